@@ -2,6 +2,7 @@
 //! The part of the pipeline for frames that stay on the device: ordering among streams of other owners, a workspace that frames
 //! of several streams share, and the times of some frames. Nothing waits, unless a frame has no stream.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -260,60 +261,55 @@ fn is_apart(layouts: &[PlaneLayout], planes: &[DevicePlane], index: usize) -> bo
 
 /// Pairs of events around the kernels of some frames.
 struct TimerPool {
-    timers: Vec<Timer>,
-    /// The timer of the next frame that is timed.
-    next: usize,
+    idle: Vec<[Event; 2]>,
+    /// Those whose times have not been read yet, the oldest first.
+    running: VecDeque<[Event; 2]>,
     frames: TimingSampler,
-    /// Whether the frame at hand is timed.
+    /// Whether the frame at hand is timed, if there is a timer.
     is_timing: bool,
-}
-
-struct Timer {
-    begin: Event,
-    end: Event,
-    /// Whether its time has not been read yet.
-    is_running: bool,
 }
 
 impl TimerPool {
     fn new(device: u32) -> Result<Self, CudaError> {
-        let timer = |_| Ok(Timer { begin: Event::new(device)?, end: Event::new(device)?, is_running: false });
-        let timers = (0..TIMERS).map(timer).collect::<Result<_, CudaError>>()?;
-        Ok(Self { timers, next: 0, frames: TimingSampler::default(), is_timing: false })
+        let timer = |_| Ok([Event::new(device)?, Event::new(device)?]);
+        let idle = (0..TIMERS).map(timer).collect::<Result<_, CudaError>>()?;
+        Ok(Self { idle, running: VecDeque::new(), frames: TimingSampler::default(), is_timing: false })
     }
 
     /// Decides whether the next frame is timed, and returns the time of an earlier one if it is known.
     fn next_frame(&mut self) -> Option<Duration> {
-        let is_due = self.frames.next_frame();
-        let time = if is_due { self.read() } else { None };
-        self.is_timing = is_due && !self.timers[self.next].is_running;
-        time
+        self.is_timing = self.frames.next_frame();
+        if self.is_timing { self.read() } else { None }
+    }
+
+    /// The events of the frame at hand, if it is timed.
+    fn of_frame(&self) -> Option<&[Event; 2]> {
+        self.idle.last().filter(|_| self.is_timing)
     }
 
     /// Records the begin of the kernels.
     fn start(&self, stream: &Stream) -> Result<(), CudaError> {
-        if self.is_timing { stream.record(&self.timers[self.next].begin) } else { Ok(()) }
+        self.of_frame().map_or(Ok(()), |[begin, _]| stream.record(begin))
     }
 
     /// Records the end of the kernels.
     fn stop(&mut self, stream: &Stream) -> Result<(), CudaError> {
-        if self.is_timing {
-            let timer = &mut self.timers[self.next];
-            stream.record(&timer.end)?;
-            timer.is_running = true;
-            self.next = (self.next + 1) % TIMERS;
+        if let Some([_, end]) = self.of_frame() {
+            stream.record(end)?;
+            self.running.extend(self.idle.pop());
         }
         Ok(())
     }
 
     /// The time of the oldest running timer, if its frame is done.
     fn read(&mut self) -> Option<Duration> {
-        let oldest = (0..TIMERS).map(|i| (self.next + i) % TIMERS).find(|i| self.timers[*i].is_running)?;
-        let Timer { begin, end, is_running } = &mut self.timers[oldest];
+        let [_, end] = self.running.front()?;
         if !end.is_done().ok()? {
             return None;
         }
-        *is_running = false;
-        begin.elapsed_until(end).ok()
+        let timer = self.running.pop_front()?;
+        let time = timer[0].elapsed_until(&timer[1]).ok();
+        self.idle.push(timer);
+        time
     }
 }
