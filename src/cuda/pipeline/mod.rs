@@ -128,3 +128,11 @@ impl Pipeline {
         }
     }
 }
+
+/// What is in `slot`, which is made if there is none.
+fn get_or_make<T>(slot: &mut Option<T>, make: impl FnOnce() -> Result<T, CudaError>) -> Result<&mut T, CudaError> {
+    match slot {
+        Some(made) => Ok(made),
+        none => Ok(none.insert(make()?)),
+    }
+}

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::promised_frames::PromisedFrames;
 use super::timing_sampler::TimingSampler;
-use super::{Pipeline, SubmitError};
+use super::{Pipeline, SubmitError, get_or_make};
 use crate::cuda::driver::{Event, Stream, Workspace, WorkspaceNeed};
 use crate::cuda::error::CudaError;
 use crate::cuda::kernels::record::DevicePlanes;
@@ -37,7 +37,7 @@ impl Pipeline {
         let planes = DevicePlanes { sources, destinations };
         let streams = frames.streams(device);
         let stream = streams.iter().flatten().next_back().unwrap_or(&self.compute);
-        let resident = ResidentState::get(&mut self.resident, device)?;
+        let resident = get_or_make(&mut self.resident, || ResidentState::new(device))?;
         let parts = std::slice::from_ref(&job.parts);
         let target = |workspace: u64| Target { job, soft, parts, planes: &planes, workspace };
         let mut program = self.programs.get(selector, target(resident.workspace.address()))?;
@@ -63,7 +63,7 @@ impl Pipeline {
                 copy_planes(&copied, frames, stream)?;
                 enqueue(0)?;
             } else {
-                let copy = FrameCopy::get(frame_copy, device)?;
+                let copy = get_or_make(frame_copy, || FrameCopy::new(device))?;
                 copy.enqueue(&copied, frames, stream)?;
                 enqueue(0)?;
                 stream.wait(&copy.end)?;
@@ -112,13 +112,9 @@ pub struct FrameCopy {
 }
 
 impl FrameCopy {
-    /// That in `slot`, which is made if there is none, on the device whose context is current.
-    fn get(slot: &mut Option<Self>, device: u32) -> Result<&Self, CudaError> {
-        let copy = match slot.take() {
-            Some(copy) => copy,
-            None => Self { stream: Stream::new(device)?, begin: Event::new(device)?, end: Event::new(device)? },
-        };
-        Ok(slot.insert(copy))
+    /// On the device whose context is current.
+    fn new(device: u32) -> Result<Self, CudaError> {
+        Ok(Self { stream: Stream::new(device)?, begin: Event::new(device)?, end: Event::new(device)? })
     }
 
     /// Enqueues a copy of planes of the source to the destination behind what is on `after`. `end` is its end.
@@ -161,14 +157,7 @@ impl Drop for ResidentState {
 }
 
 impl ResidentState {
-    /// The state in `slot`, which is made if there is none, on the device whose context is current.
-    pub fn get(slot: &mut Option<Self>, device: u32) -> Result<&mut Self, CudaError> {
-        match slot {
-            Some(state) => Ok(state),
-            none => Ok(none.insert(Self::new(device)?)),
-        }
-    }
-
+    /// On the device whose context is current.
     fn new(device: u32) -> Result<Self, CudaError> {
         Ok(Self {
             timers: TimerPool::new(device)?,

@@ -3,6 +3,7 @@
 
 use std::ptr;
 
+use super::get_or_make;
 use crate::cuda::driver::{Event, PinnedWorkspace, Stream, WorkspaceNeed};
 use crate::cuda::error::CudaError;
 use crate::cuda::kernels::byte_rect::ByteRect;
@@ -69,13 +70,10 @@ impl WeightUploads {
         to: u64,
         stream: &Stream,
     ) -> Result<(), CudaError> {
-        let copies = match &mut self.copies {
-            Some(copies) => copies,
-            none => {
-                let copy = || Ok((PinnedWorkspace::default(), Event::without_time(stream.device())?));
-                none.insert([copy()?, copy()?, copy()?])
-            }
-        };
+        let copies = get_or_make(&mut self.copies, || {
+            let copy = || Ok((PinnedWorkspace::default(), Event::without_time(stream.device())?));
+            Ok([copy()?, copy()?, copy()?])
+        })?;
         let (memory, uploaded) = &mut copies[self.next];
         self.next = (self.next + 1) % UPLOADS;
         uploaded.synchronize()?;
