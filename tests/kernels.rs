@@ -107,17 +107,17 @@ fn launches(
             Recorded::Launch(launch) => launches.push(*launch),
             Recorded::Tensor(batch) => {
                 let unit = |step: &PlaneStep| [if step.step == Step::Interpolate { 32 } else { 16 }, 4];
-                let turns = in_turn(batch.planes(), bands, unit, |step| &mut step.rect);
+                let turns = in_turn(&batch.planes, bands, unit, |step| &mut step.rect);
                 launches.extend(turns.into_iter().flat_map(tensor_wide::batches).map(|batch| batch.launch(LIMITS)));
             }
             Recorded::Level(batch) => {
                 // Of the interpolation of the chroma of packed 4:2:2 by four.
-                let turns = in_turn(batch.planes(), bands, |_| [64, 1], |plane| &mut plane.rect);
+                let turns = in_turn(&batch.planes, bands, |_| [64, 1], |plane| &mut plane.rect);
                 let batches = turns.into_iter().flat_map(axis::batches);
                 launches.extend(batches.flat_map(|batch| batch.launches(intermediate)));
             }
             Recorded::Blur(whole) => {
-                let turns = in_turn(whole.planes(), bands, |_| [128, 1], |plane| &mut plane.rect);
+                let turns = in_turn(&whole.planes, bands, |_| [128, 1], |plane| &mut plane.rect);
                 let batches = turns.into_iter().flat_map(batch::batches);
                 launches.extend(batches.flat_map(|batch| batch.launches(intermediate, kernels(whole), LIMITS)));
             }

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::LazyLock;
 
 use super::abi::*;
-use super::batch::{BlurBatch, PlaneBlur};
+use super::batch::{BlurBatch, PlaneBlur, divided};
 use super::images::Kernel;
 use super::launch::{Args, Launch};
 use crate::filter::Taps;
@@ -148,7 +148,7 @@ impl PlaneBlur<'_> {
 impl BlurBatch<'_> {
     /// What each of its planes is computed in, with its filter slot.
     fn direct_parts(&self) -> impl Iterator<Item = (&PlaneBlur<'_>, u32, Vec<DirectPart>)> {
-        self.planes().iter().map(|plane| {
+        self.planes.iter().map(|plane| {
             let slot = self.slot_of(plane);
             (plane, slot, plane.parts(slot))
         })
@@ -220,8 +220,8 @@ impl BlurBatch<'_> {
             }
             *to = entry;
         }
-        let rows_bytes = self.planes().iter().map(PlaneBlur::rows_shared_bytes).max().unwrap_or(0);
-        let columns_bytes = self.planes().iter().map(PlaneBlur::columns_shared_bytes).max().unwrap_or(0);
+        let rows_bytes = self.planes.iter().map(PlaneBlur::rows_shared_bytes).max().unwrap_or(0);
+        let columns_bytes = self.planes.iter().map(PlaneBlur::columns_shared_bytes).max().unwrap_or(0);
         [
             Launch::new(Kernel::ROWS, rows_blocks, rows_bytes, Args::Rows(rows)),
             Launch::new(Kernel::COLUMNS, columns_blocks, columns_bytes, Args::Columns(columns)),
@@ -253,27 +253,19 @@ pub struct PlaneLevel {
     pub rect: Rect,
 }
 
-/// Planes that the same launches decimate or interpolate.
+/// Planes that the same launches decimate or interpolate, at least one.
 #[derive(Debug, Clone)]
 pub struct LevelBatch {
-    planes: Vec<PlaneLevel>,
+    /// In order.
+    pub planes: Vec<PlaneLevel>,
 }
 
 /// Divides planes into batches, in order.
 pub fn batches(planes: impl IntoIterator<Item = PlaneLevel>) -> Vec<LevelBatch> {
-    let mut batches: Vec<LevelBatch> = Vec::new();
-    for plane in planes {
-        let joins = |batch: &&mut LevelBatch| {
-            let first = &batch.planes[0];
-            let key = |plane: &PlaneLevel| (plane.direction, plane.resampling.level);
-            key(first) == key(&plane) && batch.planes.len() < PLANES as usize
-        };
-        match batches.last_mut().filter(joins) {
-            Some(batch) => batch.planes.push(plane),
-            None => batches.push(LevelBatch { planes: vec![plane] }),
-        }
-    }
-    batches
+    let key = |plane: &PlaneLevel| (plane.direction, plane.resampling.level);
+    let joins =
+        |batch: &[PlaneLevel], plane: &PlaneLevel| key(&batch[0]) == key(plane) && batch.len() < PLANES as usize;
+    divided(planes, joins).into_iter().map(|planes| LevelBatch { planes }).collect()
 }
 
 impl PlaneLevel {
@@ -501,11 +493,6 @@ fn tap_bytes() -> [[u32; LEVEL_TAP_WORDS as usize]; 2] {
 }
 
 impl LevelBatch {
-    /// Its planes.
-    pub fn planes(&self) -> &[PlaneLevel] {
-        &self.planes
-    }
-
     /// Device memory between the launches, in bytes.
     pub fn intermediate_bytes(&self) -> usize {
         self.planes.iter().map(PlaneLevel::intermediate_bytes).sum()

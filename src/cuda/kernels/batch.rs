@@ -60,54 +60,58 @@ enum TensorKernel {
     None,
 }
 
-/// Planes that the same launches blur.
+/// Planes that the same launches blur, at least one.
 #[derive(Debug, Clone)]
 pub struct BlurBatch<'a> {
-    family: Option<PixelFamily>,
-    planes: Vec<PlaneBlur<'a>>,
-    /// The taps that its planes have.
-    slots: Vec<&'a PlaneTaps>,
+    /// In order.
+    pub planes: Vec<PlaneBlur<'a>>,
 }
 
-/// Divides planes into batches, in order.
-pub fn batches<'a>(planes: impl IntoIterator<Item = PlaneBlur<'a>>) -> Vec<BlurBatch<'a>> {
-    let mut batches: Vec<BlurBatch> = Vec::new();
+/// Divides planes into those that share launches, in order. `joins` says whether a plane joins those ahead of it.
+pub(super) fn divided<T>(planes: impl IntoIterator<Item = T>, joins: impl Fn(&[T], &T) -> bool) -> Vec<Vec<T>> {
+    let mut batches: Vec<Vec<T>> = Vec::new();
     for plane in planes {
-        let (family, slot) = (plane.family(), plane.taps);
-        let joins = |batch: &&mut BlurBatch| {
-            batch.family == family
-                && batch.kernel_set() == plane.kernel_set
-                && batch.planes[0].tensor_kernel() == plane.tensor_kernel()
-                && batch.planes.len() < family.map_or(1, PixelFamily::most_planes)
-                && (batch.slots.contains(&slot) || batch.slots.len() < FILTER_SLOTS as usize)
-        };
-        match batches.last_mut().filter(joins) {
-            Some(batch) => {
-                if !batch.slots.contains(&slot) {
-                    batch.slots.push(slot);
-                }
-                batch.planes.push(plane);
-            }
-            None => batches.push(BlurBatch { family, planes: vec![plane], slots: vec![slot] }),
+        match batches.last_mut().filter(|batch| joins(batch, &plane)) {
+            Some(batch) => batch.push(plane),
+            None => batches.push(vec![plane]),
         }
     }
     batches
 }
 
+/// The filter slots of planes with these taps: each taps once.
+pub(super) fn filter_slots<T: PartialEq>(taps: impl Iterator<Item = T>) -> Vec<T> {
+    let mut slots = Vec::new();
+    for taps in taps {
+        if !slots.contains(&taps) {
+            slots.push(taps);
+        }
+    }
+    slots
+}
+
+/// Divides planes into batches, in order.
+pub fn batches<'a>(planes: impl IntoIterator<Item = PlaneBlur<'a>>) -> Vec<BlurBatch<'a>> {
+    let joins = |batch: &[PlaneBlur<'a>], plane: &PlaneBlur<'a>| {
+        let (first, family) = (&batch[0], plane.family());
+        first.family() == family
+            && first.kernel_set == plane.kernel_set
+            && first.tensor_kernel() == plane.tensor_kernel()
+            && batch.len() < family.map_or(1, PixelFamily::most_planes)
+            && filter_slots(batch.iter().chain([plane]).map(|plane| plane.taps)).len() <= FILTER_SLOTS as usize
+    };
+    divided(planes, joins).into_iter().map(|planes| BlurBatch { planes }).collect()
+}
+
 impl<'a> BlurBatch<'a> {
     /// The family of its pixels, if there are kernels for tensor cores for it.
     pub fn family(&self) -> Option<PixelFamily> {
-        self.family
+        self.planes[0].family()
     }
 
     /// The taps in its filter slots, one or two.
-    pub fn slots(&self) -> &[&'a PlaneTaps] {
-        &self.slots
-    }
-
-    /// Its planes.
-    pub fn planes(&self) -> &[PlaneBlur<'a>] {
-        &self.planes
+    pub fn slots(&self) -> Vec<&'a PlaneTaps> {
+        filter_slots(self.planes.iter().map(|plane| plane.taps))
     }
 
     /// Which kernels the device's images have.
@@ -122,14 +126,15 @@ impl<'a> BlurBatch<'a> {
 
     /// The taps of each filter slot, along rows and down columns. Packed 4:2:2 has one plane, and the second slot for its chroma.
     pub fn slot_taps(&self) -> Vec<[&'a Taps; 2]> {
-        let luma = self.slots.iter().map(|taps| [&taps.rows, &taps.columns]);
-        let chroma = self.slots.iter().filter(|_| self.planes[0].layout.is_packed_422());
+        let slots = self.slots();
+        let luma = slots.iter().map(|taps| [&taps.rows, &taps.columns]);
+        let chroma = slots.iter().filter(|_| self.planes[0].layout.is_packed_422());
         luma.chain(chroma.map(|taps| [&taps.chroma_rows, &taps.columns])).collect()
     }
 
     /// The filter slot of one of its planes.
     pub(super) fn slot_of(&self, plane: &PlaneBlur<'_>) -> u32 {
-        let slot = self.slots.iter().position(|taps| *taps == plane.taps);
+        let slot = self.slots().iter().position(|taps| *taps == plane.taps);
         slot.expect("every plane has a filter slot of its batch") as u32
     }
 }

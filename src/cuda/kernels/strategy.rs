@@ -255,7 +255,7 @@ mod tests {
         let (some, none) = (taps(7, layout(1, 8)), taps(1, layout(1, 8)));
         let planes = [&some, &none, &some]
             .map(|taps| PlaneBlur { kernel_set: KernelSet::TensorCores, ..blur(layout(1, 8), taps) });
-        assert_eq!(batches(planes).iter().map(|batch| batch.planes().len()).collect::<Vec<_>>(), [1, 1, 1]);
+        assert_eq!(batches(planes).iter().map(|batch| batch.planes.len()).collect::<Vec<_>>(), [1, 1, 1]);
         // The small planes of RGB and packed 4:2:2 of more than 8 bits have no such kernel.
         let deep = PlaneLayout { sample_layout: SampleLayout::Yuv422 { luma: 0 }, ..layout(4, 10) };
         assert_eq!(kernels(deep, 15).0, [Kernel::ROWS, Kernel::COLUMNS]);
@@ -312,7 +312,7 @@ mod tests {
         let [far, near] = [taps(127, one), taps(49, one)];
         let plane = |layout, taps| PlaneBlur { kernel_set: KernelSet::TensorCores, ..blur(layout, taps) };
         let counts = |planes: Vec<PlaneBlur>| -> Vec<(usize, bool)> {
-            let count = |batch: &BlurBatch| (batch.planes().len(), batch.specialisation(H200).is_some());
+            let count = |batch: &BlurBatch| (batch.planes.len(), batch.specialisation(H200).is_some());
             batches(planes).iter().map(count).collect()
         };
         assert_eq!(counts(vec![plane(one, &far), plane(two, &far)]), [(1, true), (1, true)]);
@@ -345,7 +345,7 @@ mod tests {
         let [wide, narrow, none] = [taps(31, luma), taps(31, chroma), PlaneTaps { ..taps(1, luma) }];
         let of = |planes: &[(PlaneLayout, &PlaneTaps)]| -> Vec<usize> {
             let planes: Vec<_> = planes.iter().map(|(layout, taps)| blur(*layout, taps)).collect();
-            batches(planes).iter().map(|batch| batch.planes().len()).collect()
+            batches(planes).iter().map(|batch| batch.planes.len()).collect()
         };
         assert_eq!(of(&[(luma, &wide), (chroma, &narrow)]), [2]);
         let planar = PlaneLayout { channels: 1, ..chroma };

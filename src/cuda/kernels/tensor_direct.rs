@@ -70,7 +70,7 @@ fn largest_radius(batch: &BlurBatch) -> Option<u32> {
 impl DirectKernel {
     /// The prebuilt kernel for a batch, if there is one for all its planes.
     pub fn prebuilt(batch: &BlurBatch) -> Option<Self> {
-        if !batch.planes().iter().all(PlaneBlur::suits_tensor_cores) {
+        if !batch.planes.iter().all(PlaneBlur::suits_tensor_cores) {
             return None;
         }
         let (family, largest) = (batch.family()?, largest_radius(batch)?);
@@ -98,9 +98,9 @@ impl DirectKernel {
             // Beyond, a blur would take two passes on CUDA cores.
             _ => largest < 2 * TENSOR_TAPS,
         };
-        let plane = &batch.planes()[0];
+        let plane = &batch.planes[0];
         let is_alike = |other: &PlaneBlur| other.layout.channels == plane.layout.channels;
-        if !gains || !batch.planes().iter().all(is_alike) {
+        if !gains || !batch.planes.iter().all(is_alike) {
             return None;
         }
         let kernel = Self {
@@ -144,7 +144,7 @@ impl DirectKernel {
         let cost = |units: &u32| {
             let segment = units * UNIT;
             let rows = |plane: &PlaneBlur| strips(plane) * plane.rect.height().max(segment);
-            let all_rows: u32 = batch.planes().iter().map(rows).sum();
+            let all_rows: u32 = batch.planes.iter().map(rows).sum();
             let one_each = segment * TENSOR_DIRECT_WARPS * limits.multiprocessors;
             let blocks = all_rows.saturating_sub(one_each / 50).div_ceil(one_each).max(1);
             let turns = u64::from(blocks.div_ceil(resident));
@@ -155,7 +155,7 @@ impl DirectKernel {
 
     /// Shared memory of a block in bytes: what the planes need that take the most.
     fn block_bytes(&self, batch: &BlurBatch) -> u32 {
-        let bytes = batch.planes().iter().map(|plane| self.warp_bytes(&plane.layout));
+        let bytes = batch.planes.iter().map(|plane| self.warp_bytes(&plane.layout));
         TENSOR_DIRECT_WARPS * bytes.max().expect("a batch has planes")
     }
 
@@ -195,7 +195,7 @@ impl DirectKernel {
             args.far_taps[slot] = packed_taps(rows, columns, TENSOR_TAPS as usize);
         }
         let mut first_block = 0;
-        for ((to, block_end), plane) in args.planes.iter_mut().zip(&mut args.block_end).zip(batch.planes()) {
+        for ((to, block_end), plane) in args.planes.iter_mut().zip(&mut args.block_end).zip(&batch.planes) {
             let columns = plane.layout.columns(plane.rect);
             // Each warp computes `segment` rows.
             let blocks = (strips(plane) * plane.rect.height().div_ceil(segment)).div_ceil(TENSOR_DIRECT_WARPS);

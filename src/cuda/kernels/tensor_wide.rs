@@ -4,6 +4,7 @@
 //! its first level to its last, or not at all.
 
 use super::abi::*;
+use super::batch::{divided, filter_slots};
 use super::images::Kernel;
 use super::launch::{Args, Launch};
 use crate::cuda::driver::device::DeviceLimits;
@@ -45,10 +46,11 @@ pub struct PlaneStep<'a> {
     pub rect: Rect,
 }
 
-/// Planes that one launch processes.
+/// Planes that one launch processes, at least one.
 #[derive(Debug, Clone)]
 pub struct TensorBatch<'a> {
-    planes: Vec<PlaneStep<'a>>,
+    /// In order.
+    pub planes: Vec<PlaneStep<'a>>,
 }
 
 /// Whether the tensor-core kernels execute an operation, as a step of the wide form.
@@ -119,25 +121,18 @@ pub fn small_plane_bytes(small: &PlaneLayout) -> usize {
 
 /// Divides steps into batches, in order.
 pub fn batches<'a>(planes: impl IntoIterator<Item = PlaneStep<'a>>) -> Vec<TensorBatch<'a>> {
-    let mut batches: Vec<TensorBatch> = Vec::new();
-    for plane in planes {
-        let joins = |batch: &&mut TensorBatch| {
-            let first = &batch.planes[0];
-            let is_same = match plane.step {
-                Step::Blur => first.step == Step::Blur,
-                _ => first.kernel() == plane.kernel() && first.level == plane.level,
-            };
-            is_same
-                && batch.planes.len() < PLANES as usize
-                && plane.shares_launches()
-                && batch.slots().len() + usize::from(!batch.slots().contains(&plane.taps)) <= FILTER_SLOTS as usize
+    let joins = |batch: &[PlaneStep<'a>], plane: &PlaneStep<'a>| {
+        let first = &batch[0];
+        let is_same = match plane.step {
+            Step::Blur => first.step == Step::Blur,
+            _ => first.kernel() == plane.kernel() && first.level == plane.level,
         };
-        match batches.last_mut().filter(joins) {
-            Some(batch) => batch.planes.push(plane),
-            None => batches.push(TensorBatch { planes: vec![plane] }),
-        }
-    }
-    batches
+        is_same
+            && batch.len() < PLANES as usize
+            && plane.shares_launches()
+            && filter_slots(batch.iter().chain([plane]).map(|plane| plane.taps)).len() <= FILTER_SLOTS as usize
+    };
+    divided(planes, joins).into_iter().map(|planes| TensorBatch { planes }).collect()
 }
 
 /// From this many samples on, a plane's decimation is bound by memory, and fewer rows read twice matter more than one wave of
@@ -279,22 +274,7 @@ impl PlaneStep<'_> {
 const INTERPOLATE_BLOCKS: u64 = 4;
 const INTERPOLATE_BLOCKS_C3: u64 = 8;
 
-impl<'a> TensorBatch<'a> {
-    /// Its planes.
-    pub fn planes(&self) -> &[PlaneStep<'a>] {
-        &self.planes
-    }
-
-    fn slots(&self) -> Vec<Option<&'a PlaneTaps>> {
-        let mut slots = Vec::new();
-        for plane in &self.planes {
-            if !slots.contains(&plane.taps) {
-                slots.push(plane.taps);
-            }
-        }
-        slots
-    }
-
+impl TensorBatch<'_> {
     /// Rows of a warp, as multiples of its plane's [`PlaneStep::row_unit`]. A warp also computes the rows around its own that
     /// the filter reads, so more rows are less work; but the kernels are bound by latency, and a second wave of blocks doubles
     /// the time. So it is the fewest rows whose blocks all run at the same time.
@@ -317,7 +297,7 @@ impl<'a> TensorBatch<'a> {
     /// The launch.
     pub fn launch(&self, limits: DeviceLimits) -> Launch {
         let kernel = self.kernel();
-        let slots = self.slots();
+        let slots = filter_slots(self.planes.iter().map(|plane| plane.taps));
         let mut args = unused_args();
         for (to, taps) in args.taps.iter_mut().zip(&slots) {
             if let Some(taps) = taps {
