@@ -238,17 +238,25 @@ pub enum Direction {
     Interpolate,
 }
 
+/// A plane of a level in device memory.
+#[derive(Debug, Clone, Copy)]
+#[expect(missing_docs, reason = "the names say it")]
+pub struct LevelPlane {
+    pub layout: PlaneLayout,
+    pub memory: DevicePlane,
+}
+
 /// The decimation or the interpolation of a rectangle of a plane in device memory.
 #[derive(Debug, Clone)]
 pub struct PlaneLevel {
     /// Which way.
     pub direction: Direction,
-    /// The planes and the factors.
+    /// The factors, and which samples of the larger plane are processed.
     pub resampling: Resampling,
-    /// Where the rows that are read are.
-    pub source: DevicePlane,
-    /// Where the rows that are written are. Must not overlap the source.
-    pub destination: DevicePlane,
+    /// The plane that is decimated, or interpolated to.
+    pub larger: LevelPlane,
+    /// The other one. Must not overlap the larger one.
+    pub small: LevelPlane,
     /// What is written, in pixels of the output.
     pub rect: Rect,
 }
@@ -269,21 +277,6 @@ pub fn batches(planes: impl IntoIterator<Item = PlaneLevel>) -> Vec<LevelBatch> 
 }
 
 impl PlaneLevel {
-    /// The layout of the plane that is decimated, or interpolated to.
-    fn larger(&self) -> &PlaneLayout {
-        match self.direction {
-            Direction::Decimate => &self.resampling.source.field.layout,
-            Direction::Interpolate => &self.resampling.destination.field.layout,
-        }
-    }
-
-    fn small(&self) -> &PlaneLayout {
-        match self.direction {
-            Direction::Decimate => &self.resampling.destination.field.layout,
-            Direction::Interpolate => &self.resampling.source.field.layout,
-        }
-    }
-
     /// Whether rows are resampled, or stored in another way than those of the small plane.
     fn has_rows(&self) -> bool {
         self.resampling.factors[0] != Factor::One || self.resampling.level == 0
@@ -297,7 +290,7 @@ impl PlaneLevel {
     /// larger one.
     fn intermediate(&self) -> Intermediate {
         let [x, y] = self.resampling.factors;
-        let channels = self.small().channels.into();
+        let channels = self.small.layout.channels.into();
         match self.direction {
             Direction::Decimate => {
                 let rows = match y {
@@ -305,8 +298,8 @@ impl PlaneLevel {
                     _ => {
                         let s = y.get();
                         let first = (self.rect.y() * s).saturating_sub(2 * LEVEL_RADIUS * s);
-                        let end = ((self.rect.bottom() - 1) * s + 1).min(self.larger().height);
-                        first.min(self.larger().height - 1)..end
+                        let end = ((self.rect.bottom() - 1) * s + 1).min(self.larger.layout.height);
+                        first.min(self.larger.layout.height - 1)..end
                     }
                 };
                 // The columns pass reads four samples at a time.
@@ -317,7 +310,7 @@ impl PlaneLevel {
             Direction::Interpolate => {
                 let columns = self.columns();
                 let reach = if x == Factor::One { 1 } else { PHASE_TAPS };
-                let end = ((columns.end - 1) / x.get() + reach).min(self.small().width);
+                let end = ((columns.end - 1) / x.get() + reach).min(self.small.layout.width);
                 Intermediate {
                     columns: columns.start / x.get()..end,
                     rows: self.rect.y()..self.rect.bottom(),
@@ -327,19 +320,20 @@ impl PlaneLevel {
         }
     }
 
-    /// The samples of a channel of the larger plane that an interpolation writes. The last pair of an odd row of packed 4:2:2 is
-    /// written as a whole.
+    /// The samples of a channel of the larger plane that an interpolation writes.
     fn columns(&self) -> Range<u32> {
-        let end = if self.rect.right() == self.larger().width { self.row_end() } else { self.rect.right() };
+        let pixels = self.pixels();
         match self.resampling.channels {
-            Channels::Chroma => self.rect.x() / 2..end / 2,
-            _ => self.rect.x()..end,
+            Channels::Chroma => pixels.start / 2..pixels.end / 2,
+            _ => pixels,
         }
     }
 
-    /// Pixels of a row of the larger plane, with both of the last pair of packed 4:2:2.
-    fn row_end(&self) -> u32 {
-        self.larger().width.next_multiple_of(self.larger().unit_pixels())
+    /// The pixels of the larger plane that an interpolation writes. The last pair of an odd row of packed 4:2:2 is written as a
+    /// whole.
+    fn pixels(&self) -> Range<u32> {
+        let (layout, right) = (&self.larger.layout, self.rect.right());
+        self.rect.x()..if right == layout.width { right.next_multiple_of(layout.unit_pixels()) } else { right }
     }
 
     /// Device memory for the rectangle between the passes, in bytes.
@@ -347,13 +341,9 @@ impl PlaneLevel {
         if self.has_rows() && self.has_columns() { self.intermediate().bytes() } else { 0 }
     }
 
-    /// The 16-bit plane at the other end of the rows pass, and the larger plane.
-    fn rows_planes(&self, intermediate: u64) -> [DevicePlane; 2] {
-        let [larger, small] = match self.direction {
-            Direction::Decimate => [self.source, self.destination],
-            Direction::Interpolate => [self.destination, self.source],
-        };
-        [if self.has_columns() { self.intermediate().plane(intermediate) } else { small }, larger]
+    /// The 16-bit plane that the rows pass has beside the larger plane.
+    fn samples(&self, intermediate: u64) -> DevicePlane {
+        if self.has_columns() { self.intermediate().plane(intermediate) } else { self.small.memory }
     }
 
     /// The part of a [`RowsPlane`] that its samples are.
@@ -363,35 +353,31 @@ impl PlaneLevel {
 
     /// Whether one entry of a launch processes the rows of both: the luma and the chroma of packed 4:2:2.
     fn shares_rows_with(&self, other: &Self) -> bool {
-        let rows = |plane: &Self| plane.intermediate().rows;
-        let [own, others] = [self, other].map(|plane| plane.rows_planes(0)[1].address);
+        let rows = |plane: &Self| (plane.larger.memory.address, plane.intermediate().rows);
         let same_pixels = self.direction == Direction::Decimate || self.rect == other.rect;
-        self.part() != other.part() && own == others && rows(self) == rows(other) && same_pixels
+        self.part() != other.part() && rows(self) == rows(other) && same_pixels
     }
 
     /// The entry of a launch for the rows, with its blocks from `first_block` on, and the number of these.
     fn rows_entry(planes: &[(&Self, u64)], first_block: u32) -> (RowsPlane, u32) {
-        let (first, intermediate) = planes[0];
-        let (layout, [_, larger]) = (first.larger(), first.rows_planes(intermediate));
+        let (first, _) = planes[0];
+        let LevelPlane { layout, memory } = &first.larger;
         let strip = LEVEL_WINDOW - 32 * layout.unit_pixels();
         let mut parts = [RowsPart::default(); 2];
-        let mut strips: Option<Range<u32>> = None;
+        let (mut first_strip, mut end_strip) = (u32::MAX, 0);
         for (plane, intermediate) in planes {
-            let (columns, factor_log2) = (plane.intermediate().columns, plane.resampling.factors[0].get().ilog2());
-            let [samples, _] = plane.rows_planes(*intermediate);
-            let (samples, pitch, Range { start: begin, end }) =
-                (samples.address, samples.pitch as u64, columns.clone());
+            let (Range { start: begin, end }, samples) = (plane.intermediate().columns, plane.samples(*intermediate));
+            let factor_log2 = plane.resampling.factors[0].get().ilog2();
+            let (samples, pitch) = (samples.address, samples.pitch as u64);
             parts[plane.part()] = RowsPart { samples, pitch, factor_log2, begin, end, slot: 0 };
             let of_part = strip >> plane.part();
-            let own = (columns.start << factor_log2) / of_part..(columns.end << factor_log2).div_ceil(of_part);
-            strips = strips.map(|all| all.start.min(own.start)..all.end.max(own.end)).or(Some(own));
+            first_strip = first_strip.min((begin << factor_log2) / of_part);
+            end_strip = end_strip.max((end << factor_log2).div_ceil(of_part));
         }
-        let mut strips = strips.unwrap_or_default();
         let mut columns = 0..0;
         if first.direction == Direction::Interpolate {
-            columns =
-                first.rect.x()..if first.rect.right() == layout.width { first.row_end() } else { first.rect.right() };
-            strips = 0..(columns.len() as u32).div_ceil(strip);
+            columns = first.pixels();
+            (first_strip, end_strip) = (0, (columns.len() as u32).div_ceil(strip));
         }
         let rows = first.intermediate().rows;
         let entry = RowsPlane {
@@ -400,32 +386,26 @@ impl PlaneLevel {
             column_end: columns.end,
             row_begin: rows.start,
             row_end: rows.end,
-            first_strip: strips.start,
-            strips: strips.len() as u32,
+            first_strip,
+            strips: end_strip - first_strip,
             first_block,
-            ..stored_rows(layout, larger)
+            ..stored_rows(layout, *memory)
         };
         (entry, entry.strips * (rows.len() as u32).div_ceil(LEVEL_WARPS * LEVEL_WARP_ROWS))
     }
 
     /// The same for the columns.
     fn columns_entry(&self, intermediate: u64, first_block: u32) -> (ColumnsPlane, u32) {
-        let channels = u32::from(self.small().channels);
-        let columns = match self.direction {
-            Direction::Decimate => self.rect.x()..self.rect.right(),
-            Direction::Interpolate => self.intermediate().columns,
+        let (larger, small, rows) = (&self.larger, &self.small, self.rect.y()..self.rect.bottom());
+        let channels = u32::from(small.layout.channels);
+        let inner = if self.has_rows() { self.intermediate().plane(intermediate) } else { larger.memory };
+        let (src, dst, src_rows, columns) = match self.direction {
+            Direction::Decimate => (inner, small.memory, larger.layout.height, self.rect.x()..self.rect.right()),
+            Direction::Interpolate => (small.memory, inner, small.layout.height, self.intermediate().columns),
         };
-        let inner = |plane: DevicePlane| if self.has_rows() { self.intermediate().plane(intermediate) } else { plane };
-        let (rows, per_thread) = (
-            self.rect.y()..self.rect.bottom(),
-            match self.direction {
-                Direction::Decimate => LEVEL_DECIMATE_ROWS,
-                Direction::Interpolate => 4,
-            },
-        );
-        let (src, dst, src_rows, first_row) = match self.direction {
-            Direction::Decimate => (inner(self.source), self.destination, self.larger().height, rows.start),
-            Direction::Interpolate => (self.source, inner(self.destination), self.small().height, rows.start / 4 * 4),
+        let (first_row, per_thread) = match self.direction {
+            Direction::Decimate => (rows.start, LEVEL_DECIMATE_ROWS),
+            Direction::Interpolate => (rows.start / 4 * 4, 4),
         };
         // If the rows are only stored, their samples are those of the larger plane already.
         let is_final = self.direction == Direction::Interpolate && self.resampling.factors[0] == Factor::One;
@@ -442,7 +422,7 @@ impl PlaneLevel {
             row_begin: rows.start,
             row_end: rows.end,
             factor_log2: self.resampling.factors[1].get().ilog2(),
-            depth: if is_final { self.larger().depth.into() } else { 16 },
+            depth: if is_final { larger.layout.depth.into() } else { 16 },
             strips,
             first_block,
             ..ColumnsPlane::default()
@@ -513,57 +493,52 @@ impl LevelBatch {
             address
         };
         let planes: Vec<(&PlaneLevel, u64)> = self.planes.iter().map(|plane| (plane, address(plane))).collect();
-        let (rows, columns) = (self.rows_launch(&planes), self.columns_launch(&planes));
-        match self.planes[0].direction {
-            Direction::Decimate => rows.into_iter().chain(columns).collect(),
-            Direction::Interpolate => columns.into_iter().chain(rows).collect(),
-        }
-    }
-
-    fn rows_launch(&self, planes: &[(&PlaneLevel, u64)]) -> Option<Launch> {
-        let direction = self.planes[0].direction;
-        let mut args = unused_rows_args();
-        let mut entries: Vec<Vec<(&PlaneLevel, u64)>> = Vec::new();
-        for (plane, address) in planes.iter().filter(|(plane, _)| plane.has_rows()) {
-            let shared = entries.iter_mut().find(|of| of.len() == 1 && of[0].0.shares_rows_with(plane));
-            match shared {
-                Some(of) => of.push((plane, *address)),
-                None => entries.push(vec![(plane, *address)]),
-            }
-        }
-        let mut end_block = 0;
-        for (to, of) in args.planes.iter_mut().zip(&entries) {
-            let (entry, blocks) = PlaneLevel::rows_entry(of, end_block);
-            *to = entry;
-            end_block += blocks;
-        }
-        let channels = self.planes.iter().map(|plane| in_order(plane.larger()).count() as u32).max()?;
-        let kernel = match direction {
-            Direction::Decimate => Kernel::DECIMATE_ROWS,
-            Direction::Interpolate => Kernel::INTERPOLATE_ROWS,
+        let launches = match self.planes[0].direction {
+            Direction::Decimate => [
+                rows_launch(Kernel::DECIMATE_ROWS, &planes),
+                columns_launch(Kernel::DECIMATE_COLUMNS, *DECIMATION, &planes),
+            ],
+            Direction::Interpolate => [
+                columns_launch(Kernel::INTERPOLATE_COLUMNS, *INTERPOLATION, &planes),
+                rows_launch(Kernel::INTERPOLATE_ROWS, &planes),
+            ],
         };
-        // Two arrays of 16-bit samples for each channel of a row.
-        let shared_bytes = LEVEL_WARPS * LEVEL_WARP_ROWS * channels * 2 * 2 * LEVEL_WINDOW;
-        (!entries.is_empty()).then(|| Launch::new(kernel, end_block, shared_bytes, Args::Rows(args)))
+        launches.into_iter().flatten().collect()
     }
+}
 
-    fn columns_launch(&self, planes: &[(&PlaneLevel, u64)]) -> Option<Launch> {
-        let direction = self.planes[0].direction;
-        let mut args = unused_columns_args(match direction {
-            Direction::Decimate => *DECIMATION,
-            Direction::Interpolate => *INTERPOLATION,
-        });
-        let with_columns = planes.iter().filter(|(plane, _)| plane.has_columns());
-        let mut end_block = 0;
-        for (to, (plane, address)) in args.planes.iter_mut().zip(with_columns) {
-            let (entry, blocks) = plane.columns_entry(*address, end_block);
-            *to = entry;
-            end_block += blocks;
+/// The launch of a kernel for the rows of planes with intermediates at these addresses, if any are resampled or stored in another
+/// way.
+fn rows_launch(kernel: Kernel, planes: &[(&PlaneLevel, u64)]) -> Option<Launch> {
+    let mut args = unused_rows_args();
+    let mut entries: Vec<Vec<(&PlaneLevel, u64)>> = Vec::new();
+    for (plane, address) in planes.iter().filter(|(plane, _)| plane.has_rows()) {
+        let shared = entries.iter_mut().find(|of| of.len() == 1 && of[0].0.shares_rows_with(plane));
+        match shared {
+            Some(of) => of.push((plane, *address)),
+            None => entries.push(vec![(plane, *address)]),
         }
-        let kernel = match direction {
-            Direction::Decimate => Kernel::DECIMATE_COLUMNS,
-            Direction::Interpolate => Kernel::INTERPOLATE_COLUMNS,
-        };
-        (end_block > 0).then(|| Launch::new(kernel, end_block, 0, Args::Columns(args)))
     }
+    let mut end_block = 0;
+    for (to, of) in args.planes.iter_mut().zip(&entries) {
+        let (entry, blocks) = PlaneLevel::rows_entry(of, end_block);
+        *to = entry;
+        end_block += blocks;
+    }
+    let channels = planes.iter().map(|(plane, _)| in_order(&plane.larger.layout).count() as u32).max()?;
+    // Two arrays of 16-bit samples for each channel of a row.
+    let shared_bytes = LEVEL_WARPS * LEVEL_WARP_ROWS * channels * 2 * 2 * LEVEL_WINDOW;
+    (!entries.is_empty()).then(|| Launch::new(kernel, end_block, shared_bytes, Args::Rows(args)))
+}
+
+/// The same for the columns.
+fn columns_launch(kernel: Kernel, taps: LevelTaps, planes: &[(&PlaneLevel, u64)]) -> Option<Launch> {
+    let mut args = unused_columns_args(taps);
+    let mut end_block = 0;
+    for (to, (plane, address)) in args.planes.iter_mut().zip(planes.iter().filter(|(plane, _)| plane.has_columns())) {
+        let (entry, blocks) = plane.columns_entry(*address, end_block);
+        *to = entry;
+        end_block += blocks;
+    }
+    (end_block > 0).then(|| Launch::new(kernel, end_block, 0, Args::Columns(args)))
 }

@@ -3,7 +3,7 @@
 
 use super::abi::{KernelSet, PixelFamily, TENSOR_RADIUS_MAX, TensorPlane};
 use super::alpha::{self, AlphaPlanes};
-use super::axis::{self, Direction, LevelBatch, PlaneLevel};
+use super::axis::{self, Direction, LevelBatch, LevelPlane, PlaneLevel};
 use super::batch::{self, BlurBatch, PlaneBlur};
 use super::byte_rect::ByteRect;
 use super::cover::{self, ByteWrite, MosaicCells};
@@ -568,8 +568,13 @@ impl<'a> Buffers<'a, '_> {
     }
 
     fn level(&self, direction: Direction, resampling: Resampling, rect: Rect) -> PlaneLevel {
-        let [source, destination] = [&resampling.source, &resampling.destination].map(|view| self.plane(view));
-        PlaneLevel { direction, resampling, source, destination, rect }
+        let plane = |view: &View| LevelPlane { layout: view.field.layout, memory: self.plane(view) };
+        let [source, destination] = [&resampling.source, &resampling.destination].map(plane);
+        let (larger, small) = match direction {
+            Direction::Decimate => (source, destination),
+            Direction::Interpolate => (destination, source),
+        };
+        PlaneLevel { direction, resampling, larger, small, rect }
     }
 
     /// The command of an operation that is not batched.
