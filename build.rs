@@ -209,16 +209,18 @@ fn translate_parts(list: &str) -> Result<String, String> {
     Ok(rust)
 }
 
-/// The enum of the parts, and the list of the kernels.
+/// The enum of the parts, the list of the kernels, and a constant for each.
 fn part_enum(parts: &[Entry], rust: &mut String) -> Result<(), std::fmt::Error> {
-    let (mut variants, mut all, mut names, mut kernels) = (String::new(), String::new(), String::new(), String::new());
-    let mut kernel_count = 0;
+    let (mut variants, mut all, mut names) = (String::new(), String::new(), String::new());
+    let (mut kernels, mut constants, mut kernel_count) = (String::new(), String::new(), 0);
     for (name, kind, entry_points) in parts {
         let variant = variant(name).ok_or(std::fmt::Error)?;
         writeln!(variants, "/// `{name}`.\n{variant},")?;
         write!(all, "Self::{variant}, ")?;
         writeln!(names, "Self::{variant} => \"{name}\",")?;
         for entry_point in entry_points {
+            let constant = entry_point.trim_start_matches("blur_").to_uppercase();
+            writeln!(constants, "/// `{entry_point}`.\npub const {constant}: Self = Self({kernel_count});")?;
             kernel_count += 1;
             writeln!(kernels, "({entry_point:?}, Part::{variant}, {}),", *kind != "all")?;
         }
@@ -230,7 +232,8 @@ fn part_enum(parts: &[Entry], rust: &mut String) -> Result<(), std::fmt::Error> 
          impl Part {{\n/// All parts.\npub const ALL: [Self; {count}] = [{all}];\n\
          /// Its name in `{PARTS}`.\npub fn name(self) -> &'static str {{\nmatch self {{\n{names}}}\n}}\n}}\n\
          /// The entry point of every kernel, its part, and whether it is for tensor cores.\n\
-         const KERNELS: [(&str, Part, bool); {kernel_count}] = [\n{kernels}];",
+         const KERNELS: [(&str, Part, bool); {kernel_count}] = [\n{kernels}];\n\
+         impl Kernel {{\n{constants}}}",
         count = parts.len(),
     )
 }

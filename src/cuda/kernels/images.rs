@@ -9,31 +9,9 @@ use crate::filter::wide::Factor;
 
 include!(concat!(env!("OUT_DIR"), "/kernel_parts.rs"));
 
-/// A kernel: its index in the list `kernels/parts.txt`.
+/// A kernel: its index in the list `kernels/parts.txt`. The build script makes a constant of each: `ROWS` is `blur_rows`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Kernel(usize);
-
-#[expect(missing_docs, reason = "kernels/README.md has them")]
-impl Kernel {
-    pub const ROWS: Self = Self::named(["rows", "", "", ""]);
-    pub const COLUMNS: Self = Self::named(["columns", "", "", ""]);
-    pub const DECIMATE_ROWS: Self = Self::named(["decimate_rows", "", "", ""]);
-    pub const DECIMATE_COLUMNS: Self = Self::named(["decimate_columns", "", "", ""]);
-    pub const INTERPOLATE_COLUMNS: Self = Self::named(["interpolate_columns", "", "", ""]);
-    pub const INTERPOLATE_ROWS: Self = Self::named(["interpolate_rows", "", "", ""]);
-    pub const TENSOR_DECIMATE_SMALL: Self = Self::named(["tensor_decimate_small", "", "", ""]);
-    pub const TENSOR_BLUR_SHORT: Self = Self::named(["tensor_blur_short", "", "", ""]);
-    pub const TENSOR_BLUR_LONG: Self = Self::named(["tensor_blur_long", "", "", ""]);
-    pub const TENSOR_INTERPOLATE_SMALL: Self = Self::named(["tensor_interpolate_small", "", "", ""]);
-    pub const PREMULTIPLY: Self = Self::named(["premultiply", "", "", ""]);
-    pub const UNPREMULTIPLY: Self = Self::named(["unpremultiply", "", "", ""]);
-    pub const COVER: Self = Self::named(["cover", "", "", ""]);
-    pub const MOSAIC_SUMS: Self = Self::named(["mosaic_sums", "", "", ""]);
-    pub const MOSAIC_WRITE: Self = Self::named(["mosaic_write", "", "", ""]);
-    pub const SOFT_CELLS: Self = Self::named(["soft_cells", "", "", ""]);
-    pub const SOFT_SPREAD: Self = Self::named(["soft_spread", "", "", ""]);
-    pub const SOFT_MIX: Self = Self::named(["soft_mix", "", "", ""]);
-}
 
 impl std::fmt::Debug for Kernel {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -42,22 +20,17 @@ impl std::fmt::Debug for Kernel {
 }
 
 impl Kernel {
-    /// The kernel whose entry point is `blur_` and these pieces. The list has to have it: a constant of another name does not
-    /// compile.
-    const fn named(pieces: [&str; 4]) -> Self {
-        let mut index = 0;
-        while index < KERNELS.len() {
-            if is_name(KERNELS[index].0, ["blur_", pieces[0], pieces[1], pieces[2], pieces[3]]) {
-                return Self(index);
-            }
-            index += 1;
-        }
-        panic!("kernels/parts.txt has no such kernel");
+    /// The kernel whose entry point consists of these pieces.
+    fn named(pieces: [&str; 4]) -> Self {
+        let is_named = |(name, ..): &(&str, Part, bool)| {
+            pieces.iter().try_fold(*name, |rest, piece| rest.strip_prefix(piece)) == Some("")
+        };
+        Self(KERNELS.iter().position(is_named).expect("kernels/parts.txt has the kernels of all families"))
     }
 
     /// The kernel for tensor cores that blurs pixels of a family in the direct form, for radii with this name.
     pub fn tensor_direct(family: PixelFamily, radius: &str) -> Self {
-        Self::named(["tensor_direct_", family.name(), "_", radius])
+        Self::named(["blur_tensor_direct_", family.name(), "_", radius])
     }
 
     /// The kernel for tensor cores that decimates pixels of a family or interpolates to them, by `step`: planes of one and two
@@ -68,7 +41,7 @@ impl Kernel {
             (_, Factor::Four) => "_s4",
             _ => "_s2",
         };
-        Self::named([step, family.name(), factor, ""])
+        Self::named(["blur_", step, family.name(), factor])
     }
 
     /// The kernels of a group's images.
@@ -105,22 +78,6 @@ impl Kernel {
             _ => 32 * LEVEL_WARPS,
         }
     }
-}
-
-/// Whether a name consists of these pieces.
-const fn is_name(name: &str, pieces: [&str; 5]) -> bool {
-    let (name, mut at, mut piece) = (name.as_bytes(), 0, 0);
-    while piece < pieces.len() {
-        let (bytes, mut i) = (pieces[piece].as_bytes(), 0);
-        while i < bytes.len() {
-            if at == name.len() || name[at] != bytes[i] {
-                return false;
-            }
-            (at, i) = (at + 1, i + 1);
-        }
-        piece += 1;
-    }
-    at == name.len()
 }
 
 /// Architectures whose images share files.
@@ -311,7 +268,7 @@ mod tests {
         }
     }
 
-    /// A kernel of every family can be named; those of constants are when they are compiled.
+    /// A kernel of every family can be named.
     #[test]
     fn kernels_have_names() {
         for family in PixelFamily::ALL {
