@@ -4,16 +4,17 @@
 use super::TransferPath;
 use super::frame_slot::{BandEvents, FrameSlot};
 use super::promised_frames::PromisedFrames;
-use crate::cuda::driver::Stream;
+use crate::cuda::driver::{CopyAddress, Stream};
 use crate::cuda::error::CudaError;
 use crate::cuda::kernels::byte_rect::ByteRect;
 use crate::cuda::kernels::cover::{self, ByteWrite};
+use crate::cuda::kernels::launch::Launch;
 use crate::cuda::kernels::record::DevicePlanes;
 use crate::cuda::program::{KernelSelector, Program};
 use crate::cuda::transfer::schedule::Schedule;
 use crate::cuda::transfer::{SharedPlanes, ThreadedCopy};
 use crate::filter::frame::FrameMemory;
-use crate::filter::plane::{DevicePlane, HostPlaneMut};
+use crate::filter::plane::{DevicePlane, HostPlaneMut, PlaneMemory};
 use crate::threads::Threads;
 
 /// The streams that a frame's steps are enqueued on; they may be the same.
@@ -108,26 +109,19 @@ impl Steps<'_> {
     /// Enqueues the upload of a step, which is in the staging buffer on the staged path.
     fn upload(&self, step: usize) -> Result<(), CudaError> {
         let (stream, rects) = (self.streams.upload, &self.schedule.steps[step].upload[..]);
+        let (buffers, to) = (&self.slot.source, &self.planes.sources);
         // SAFETY: the rectangles are in the source or the staging buffer, and in the slot's device memory, which live until the
         // copy is complete: the frames by their owner's promise, the slot because it is leaked if that is not known.
         unsafe {
             match (self.paths[0], self.frames.source()) {
-                (TransferPath::Direct, FrameMemory::Host(from)) => {
-                    for rect in rects {
-                        let (from, to) = (&from[rect.plane], &self.planes.sources[rect.plane]);
-                        stream.copy(&rect.within(from), &rect.within(to), rect.bytes, rect.rows)?;
-                    }
+                (TransferPath::Direct, FrameMemory::Host(from)) => copy_rects(stream, rects.iter().copied(), from, to)?,
+                (TransferPath::Staged, _) if self.is_cover && rects.len() > MAX_COPIES => {
+                    let launches = copies(rects, &on_device(&buffers.staging_planes()), to);
+                    self.selector.enqueue_launches(stream, &launches)?;
                 }
                 (TransferPath::Staged, _) => {
-                    let staging = self.slot.source.staging_planes();
-                    if self.is_cover && rects.len() > MAX_COPIES {
-                        self.move_by_kernel(stream, rects, &on_device(&staging), &self.planes.sources)?;
-                    } else {
-                        for rect in rects.iter().map(|rect| self.slot.source.between_blocks(rect)) {
-                            let (from, to) = (&staging[rect.plane], &self.planes.sources[rect.plane]);
-                            stream.copy(&rect.within(from), &rect.within(to), rect.bytes, rect.rows)?;
-                        }
-                    }
+                    let rects = rects.iter().map(|rect| buffers.between_blocks(rect));
+                    copy_rects(stream, rects, &buffers.staging_planes(), to)?;
                 }
                 _ => (),
             }
@@ -164,29 +158,20 @@ impl Steps<'_> {
         if self.by_events {
             stream.wait(&events.processed)?;
         }
-        let (slot, destinations) = (self.slot.downloads(self.is_cover), &self.planes.destinations);
+        let (buffers, from) = (self.slot.downloads(self.is_cover), &self.planes.destinations);
+        let is_small = || rects.len() > MAX_COPIES || rects.iter().map(ByteRect::size).sum::<usize>() <= KERNEL_BYTES;
         // SAFETY: the rectangles are in the slot's device memory, and in the destination or the staging buffer, which live
         // until the copy is complete.
         unsafe {
             match (self.paths[1], self.frames.destination()) {
-                (TransferPath::Direct, FrameMemory::Host(to)) => {
-                    for rect in rects {
-                        let (from, to) = (&destinations[rect.plane], &to[rect.plane]);
-                        stream.copy(&rect.within(from), &rect.within(to), rect.bytes, rect.rows)?;
-                    }
+                (TransferPath::Direct, FrameMemory::Host(to)) => copy_rects(stream, rects.iter().copied(), from, to)?,
+                (TransferPath::Staged, _) if self.is_cover && is_small() => {
+                    let launches = copies(rects, from, &on_device(&buffers.staging_planes()));
+                    self.selector.enqueue_launches(stream, &launches)?;
                 }
                 (TransferPath::Staged, _) => {
-                    let staging = slot.staging_planes();
-                    let is_small =
-                        rects.len() > MAX_COPIES || rects.iter().map(ByteRect::size).sum::<usize>() <= KERNEL_BYTES;
-                    if self.is_cover && is_small {
-                        self.move_by_kernel(stream, rects, destinations, &on_device(&staging))?;
-                    } else {
-                        for rect in rects.iter().map(|rect| slot.between_blocks(rect)) {
-                            let (from, to) = (&destinations[rect.plane], &staging[rect.plane]);
-                            stream.copy(&rect.within(from), &rect.within(to), rect.bytes, rect.rows)?;
-                        }
-                    }
+                    let rects = rects.iter().map(|rect| buffers.between_blocks(rect));
+                    copy_rects(stream, rects, from, &buffers.staging_planes())?;
                 }
                 _ => (),
             }
@@ -197,23 +182,30 @@ impl Steps<'_> {
         }
         Ok(())
     }
+}
 
-    /// Enqueues launches that copy rectangles between planes in device memory and a staging buffer.
-    ///
-    /// # Safety
-    /// As for [`Stream::copy`].
-    unsafe fn move_by_kernel(
-        &self,
-        stream: &Stream,
-        rects: &[ByteRect],
-        from: &[DevicePlane],
-        to: &[DevicePlane],
-    ) -> Result<(), CudaError> {
-        let copy = |rect: &ByteRect| ByteWrite::copy(*rect, 0, &from[rect.plane], &to[rect.plane]);
-        let launches = cover::byte_launches(rects.iter().map(copy).collect());
+/// Enqueues copies of rectangles by the driver.
+///
+/// # Safety
+/// As for [`Stream::copy`].
+unsafe fn copy_rects<A: CopyAddress, B: CopyAddress>(
+    stream: &Stream,
+    rects: impl Iterator<Item = ByteRect>,
+    from: &[PlaneMemory<A>],
+    to: &[PlaneMemory<B>],
+) -> Result<(), CudaError> {
+    for rect in rects {
+        let (from, to) = (rect.within(&from[rect.plane]), rect.within(&to[rect.plane]));
         // SAFETY: the planes hold the rectangles, as the caller promises.
-        unsafe { self.selector.enqueue_launches(stream, &launches) }
+        unsafe { stream.copy(&from, &to, rect.bytes, rect.rows) }?;
     }
+    Ok(())
+}
+
+/// Launches that copy rectangles between planes in device memory and a staging buffer.
+fn copies(rects: &[ByteRect], from: &[DevicePlane], to: &[DevicePlane]) -> Vec<Launch> {
+    let copy = |rect: &ByteRect| ByteWrite::copy(*rect, 0, &from[rect.plane], &to[rect.plane]);
+    cover::byte_launches(rects.iter().map(copy).collect())
 }
 
 /// Planes of a staging buffer as the device accesses them: at the address that the host does (unified addressing).
