@@ -38,6 +38,7 @@ pub struct Program {
     /// Device memory that it needs as workspace, in bytes: its temporaries, then the intermediate of one batch.
     pub workspace_bytes: usize,
     intermediate_bytes: usize,
+    is_cover: bool,
 }
 
 enum Step {
@@ -49,6 +50,12 @@ impl Program {
     /// Whether all blurs that gain from specialised kernels have them, and there are any; `None` if nothing is blurred.
     pub fn specialised(&self) -> Option<bool> {
         self.blurs.then_some(!self.keys.is_empty() && self.compiled.len() == self.keys.len())
+    }
+
+    /// The bytes of workspace to allocate for it and those to come: half as much again for a cover, because regions that grow from
+    /// frame to frame then cause few allocations.
+    pub fn workspace_capacity(&self) -> usize {
+        self.workspace_bytes + if self.is_cover { self.workspace_bytes / 2 } else { 0 }
     }
 
     /// Whether a group has no steps.
@@ -176,13 +183,13 @@ impl KernelSelector {
     pub fn program(&self, target: Target) -> Result<Program, CudaError> {
         let Target { job, soft, parts, planes, workspace } = target;
         let recorder = Recorder::new(&job.plan, &job.parts, soft, self.prebuilt.images.kernel_set());
-        let mut program = Program::default();
+        let mut program = Program { is_cover: job.accesses.is_some(), ..Program::default() };
         for parts in parts {
             let recording = recorder.record(parts, planes, workspace);
             // Batches use it in turn, behind the temporaries.
             let intermediate = workspace + recording.temporary_bytes() as u64;
             let (reads, writes) = recording.commands().split_at(recording.first_write());
-            let groups = if job.accesses.is_some() { &[reads, writes][..] } else { &[reads] };
+            let groups = if program.is_cover { &[reads, writes][..] } else { &[reads] };
             for commands in groups {
                 let mut steps = Vec::new();
                 for command in *commands {
@@ -194,7 +201,7 @@ impl KernelSelector {
         }
         program.workspace_bytes += program.intermediate_bytes;
         // Boxes that move have new programs in every frame.
-        if job.accesses.is_none() {
+        if !program.is_cover {
             let kernels = program.groups.iter().flatten().filter_map(|step| match step {
                 Step::Copy(_) => None,
                 Step::Launch(_, launch) => Some(launch.kernel),

@@ -64,7 +64,7 @@ impl Drop for DeviceMemory {
     }
 }
 
-/// Device memory that grows when more is needed.
+/// Device memory that is replaced when more is needed.
 #[derive(Debug, Default)]
 pub struct Workspace(Option<DeviceMemory>);
 
@@ -79,16 +79,13 @@ impl Workspace {
         self.0.as_ref().map_or(0, DeviceMemory::bytes)
     }
 
-    /// Allocates what is needed if less is there, and says whether it did. Nothing uses the memory that was there. See
-    /// [`DeviceMemory::new`] for when the new memory can be used.
-    pub fn reserve(&mut self, need: WorkspaceNeed, stream: &Stream) -> Result<bool, CudaError> {
-        if need.bytes <= self.bytes() {
-            return Ok(false);
-        }
+    /// Allocates so many bytes, at least 1, in place of the memory that was there, which nothing uses. See [`DeviceMemory::new`]
+    /// for when the new memory can be used.
+    pub fn replace(&mut self, bytes: usize, stream: &Stream) -> Result<(), CudaError> {
         // The old memory is freed first, so that both are never allocated together.
         self.0 = None;
-        self.0 = Some(DeviceMemory::new(need.capacity(), stream)?);
-        Ok(true)
+        self.0 = Some(DeviceMemory::new(bytes, stream)?);
+        Ok(())
     }
 }
 
@@ -108,32 +105,14 @@ impl PinnedWorkspace {
         self.memory.as_ref().map_or(ptr::null_mut(), PinnedMemory::address)
     }
 
-    /// Allocates what is needed if the memory is too small, in the current context, which is of `device`. Nothing uses the old
-    /// memory.
-    pub fn reserve(&mut self, need: WorkspaceNeed, device: u32) -> Result<(), CudaError> {
-        if need.bytes > self.bytes {
+    /// Allocates so many bytes if there are fewer, in the current context, which is of `device`. Nothing uses the old memory.
+    pub fn reserve(&mut self, bytes: usize, device: u32) -> Result<(), CudaError> {
+        if bytes > self.bytes {
             (self.memory, self.bytes) = (None, 0);
-            self.memory = Some(PinnedMemory::new(need.capacity(), device)?);
-            self.bytes = need.capacity();
+            self.memory = Some(PinnedMemory::new(bytes, device)?);
+            self.bytes = bytes;
         }
         Ok(())
-    }
-}
-
-/// How much memory is needed.
-#[derive(Debug, Clone, Copy)]
-pub struct WorkspaceNeed {
-    /// Now, in bytes.
-    pub bytes: usize,
-    /// Whether the next frame may need more, because regions move and grow.
-    pub varies: bool,
-}
-
-impl WorkspaceNeed {
-    /// The bytes to allocate: half as much again if the need varies, so that a region that grows from frame to frame causes
-    /// few allocations.
-    pub fn capacity(self) -> usize {
-        if self.varies { self.bytes + self.bytes / 2 } else { self.bytes }
     }
 }
 

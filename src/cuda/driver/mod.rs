@@ -15,7 +15,7 @@ mod stream;
 
 use api::DriverError;
 pub use event::Event;
-pub use memory::{DeviceMemory, PinnedMemory, PinnedWorkspace, RegisteredMemory, Workspace, WorkspaceNeed, is_pinned};
+pub use memory::{DeviceMemory, PinnedMemory, PinnedWorkspace, RegisteredMemory, Workspace, is_pinned};
 pub use module::{Function, Module};
 pub use stream::{CopyAddress, LaunchConfig, Stream};
 

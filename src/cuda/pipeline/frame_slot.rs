@@ -3,7 +3,7 @@
 //! so nothing is allocated per frame.
 
 use super::TransferPath;
-use crate::cuda::driver::{Event, PinnedWorkspace, Stream, Workspace, WorkspaceNeed};
+use crate::cuda::driver::{Event, PinnedWorkspace, Stream, Workspace};
 use crate::cuda::error::CudaError;
 use crate::cuda::transfer::FrameBuffers;
 use crate::filter::frame::{PlaneLayout, Split};
@@ -21,7 +21,7 @@ pub struct FrameSlot {
     layouts: Vec<PlaneLayout>,
     pub source: FrameBuffers,
     pub destination: FrameBuffers,
-    workspace: Workspace,
+    pub workspace: Workspace,
     /// The nodes of its weights.
     pub nodes: PinnedWorkspace,
     /// Orders the frame behind the streams of a resident source or destination; without a time.
@@ -84,19 +84,6 @@ impl FrameSlot {
     /// Where a frame is downloaded from.
     pub fn downloads(&self, is_cover: bool) -> &FrameBuffers {
         if is_cover { &self.source } else { &self.destination }
-    }
-
-    /// The workspace.
-    pub fn workspace(&self) -> &Workspace {
-        &self.workspace
-    }
-
-    /// Allocates the workspace that is needed. Nothing uses the workspace.
-    pub fn reserve_workspace(&mut self, need: WorkspaceNeed, stream: &Stream) -> Result<(), CudaError> {
-        if self.workspace.reserve(need, stream)? {
-            stream.synchronize()?;
-        }
-        Ok(())
     }
 
     /// Creates events for at least `count` bands of a frame, and says whether the frame is timed.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::promised_frames::PromisedFrames;
 use super::timing_sampler::TimingSampler;
 use super::{Pipeline, SubmitError, get_or_make};
-use crate::cuda::driver::{Event, Stream, Workspace, WorkspaceNeed};
+use crate::cuda::driver::{Event, Stream, Workspace};
 use crate::cuda::error::CudaError;
 use crate::cuda::kernels::record::DevicePlanes;
 use crate::cuda::program::{KernelSelector, Target};
@@ -42,8 +42,7 @@ impl Pipeline {
         let target = |workspace: u64| Target { job, soft, parts, planes: &planes, workspace };
         let mut program = self.programs.get(selector, target(resident.workspace.address()))?;
         if program.workspace_bytes > resident.workspace.bytes() {
-            let need = WorkspaceNeed { bytes: program.workspace_bytes, varies: job.accesses.is_some() };
-            resident.grow_workspace(need, stream)?;
+            resident.replace_workspace(program.workspace_capacity(), stream)?;
             program = self.programs.get(selector, target(resident.workspace.address()))?;
         }
         let (copied, frame_copy) = (copied_planes(job, &planes), &mut self.frame_copy);
@@ -205,12 +204,12 @@ impl ResidentState {
         Ok(Enqueued { specialised, synchronized, kernel })
     }
 
-    /// Allocates workspace, which nothing uses afterwards.
-    fn grow_workspace(&mut self, need: WorkspaceNeed, stream: &Stream) -> Result<(), CudaError> {
+    /// Allocates workspace of so many bytes, when nothing uses the old one any more.
+    fn replace_workspace(&mut self, bytes: usize, stream: &Stream) -> Result<(), CudaError> {
         if self.workspace_stream.take().is_some() {
             self.workspace_free.synchronize()?;
         }
-        self.workspace.reserve(need, stream).map(drop)
+        self.workspace.replace(bytes, stream)
     }
 }
 

@@ -12,7 +12,7 @@ use super::submitted::{SubmittedFrame, Times, uses_frame_memory};
 use super::timing_sampler::TimingSampler;
 use super::weights;
 use super::{Pipeline, SubmitError, TransferPath};
-use crate::cuda::driver::{Event, WorkspaceNeed};
+use crate::cuda::driver::Event;
 use crate::cuda::error::CudaError;
 use crate::cuda::kernels::byte_rect::ByteRect;
 use crate::cuda::kernels::record::DevicePlanes;
@@ -82,11 +82,11 @@ impl Pipeline {
         };
         let parts = &schedule.parts[..];
         let target = |workspace: u64| Target { job, soft, parts, planes: &planes, workspace };
-        let mut program = self.programs.get(selector, target(slot.workspace().address()))?;
-        if program.workspace_bytes > slot.workspace().bytes() {
-            let need = WorkspaceNeed { bytes: program.workspace_bytes, varies: is_cover };
-            slot.reserve_workspace(need, &self.compute)?;
-            program = self.programs.get(selector, target(slot.workspace().address()))?;
+        let mut program = self.programs.get(selector, target(slot.workspace.address()))?;
+        if program.workspace_bytes > slot.workspace.bytes() {
+            slot.workspace.replace(program.workspace_capacity(), &self.compute)?;
+            self.compute.synchronize()?;
+            program = self.programs.get(selector, target(slot.workspace.address()))?;
         }
         let pace = &mut self.paces[usize::from(is_cover)];
         if !is_cover && !self.timed_job.as_ref().is_some_and(|last| Arc::ptr_eq(last, job)) {
@@ -121,7 +121,7 @@ impl Pipeline {
             if let Some(soft) = soft {
                 // SAFETY: the program has memory for them at the beginning of the workspace, which is this frame's alone, as is
                 // `nodes`.
-                unsafe { weights::upload(&mut nodes, selector, soft, slot.workspace().address(), streams.compute) }?;
+                unsafe { weights::upload(&mut nodes, selector, soft, slot.workspace.address(), streams.compute) }?;
             }
             steps.enqueue(&self.threads)
         };

@@ -4,7 +4,7 @@
 use std::ptr;
 
 use super::get_or_make;
-use crate::cuda::driver::{Event, PinnedWorkspace, Stream, WorkspaceNeed};
+use crate::cuda::driver::{Event, PinnedWorkspace, Stream};
 use crate::cuda::error::CudaError;
 use crate::cuda::kernels::byte_rect::ByteRect;
 use crate::cuda::kernels::cover::{self, ByteWrite};
@@ -33,7 +33,7 @@ pub unsafe fn upload(
     stream: &Stream,
 ) -> Result<(), CudaError> {
     let bytes = nodes(soft).map(<[u8]>::len).sum();
-    memory.reserve(WorkspaceNeed { bytes, varies: false }, stream.device())?;
+    memory.reserve(bytes, stream.device())?;
     let mut end = memory.address();
     for part in nodes(soft) {
         // SAFETY: the memory has room for all parts, and nothing uses it.
