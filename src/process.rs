@@ -24,6 +24,11 @@ static LOG_SINK: OnceLock<Sink> = OnceLock::new();
 static THREADS: Mutex<Weak<Threads>> = Mutex::new(Weak::new());
 static STALE_REGISTRATIONS: Mutex<Vec<usize>> = Mutex::new(Vec::new());
 
+/// Locks a mutex, also if a thread has panicked that had locked it.
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// Sends log lines to `sink` from now on. Only the first call counts.
 pub fn set_log_sink(sink: Sink) {
     let _ = LOG_SINK.set(sink);
@@ -38,7 +43,7 @@ pub fn log(level: Level, line: &str) {
 
 /// The worker threads, started if nobody holds them. They are joined when the last handle is dropped.
 pub fn threads() -> Arc<Threads> {
-    let mut shared = THREADS.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut shared = lock(&THREADS);
     if let Some(threads) = shared.upgrade().filter(|threads| threads.are_of_this_process()) {
         return threads;
     }
@@ -55,5 +60,5 @@ pub fn threads() -> Arc<Threads> {
 
 /// Start addresses of host registrations that could not be ended before their memory was freed.
 pub fn stale_registrations() -> MutexGuard<'static, Vec<usize>> {
-    STALE_REGISTRATIONS.lock().unwrap_or_else(PoisonError::into_inner)
+    lock(&STALE_REGISTRATIONS)
 }

@@ -2,7 +2,7 @@
 //! The CUDA state that all elements of a process share: devices, adopted contexts, NVRTC, and the number of engines.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use once_cell::sync::OnceCell;
@@ -11,7 +11,7 @@ use super::driver::device::{self, Device, ExternalContext};
 use super::error::CudaError;
 use super::jit::nvrtc::LazyNvrtc;
 use super::shared_device::SharedDevice;
-use crate::process::{Level, log};
+use crate::process::{Level, lock, log};
 
 /// A device by its primary context.
 type Primary = OnceCell<Arc<SharedDevice>>;
@@ -34,10 +34,6 @@ static PROCESS: Process = Process {
     engines: AtomicUsize::new(0),
     specialised_names: Mutex::new(Vec::new()),
 };
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// The device with this number, by its primary context, which is made on the first call.
 pub fn open(id: u32) -> Result<Arc<SharedDevice>, CudaError> {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 //! What all engines on one context share: the device, its loaded kernels, and the streams for copies.
 
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 use once_cell::sync::OnceCell;
 
@@ -11,6 +11,7 @@ use super::jit::JitCache;
 use super::jit::nvrtc::LazyNvrtc;
 use super::kernels::prebuilt::{Image, PrebuiltKernels};
 use super::transfer::CopyStreams;
+use crate::process::lock;
 
 /// A device, its kernels and its copy streams.
 pub struct SharedDevice {
@@ -43,7 +44,7 @@ impl SharedDevice {
 
     /// The copy streams, created if no engine has them. The context is current.
     pub(super) fn copy_streams(&self) -> Result<Arc<CopyStreams>, CudaError> {
-        let mut shared = self.copy_streams.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shared = lock(&self.copy_streams);
         if let Some(streams) = shared.upgrade() {
             return Ok(streams);
         }

@@ -6,7 +6,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use super::error::JitError;
@@ -16,7 +16,7 @@ use crate::cuda::driver::device::Device;
 use crate::cuda::kernels::images::waits_for_previous;
 use crate::cuda::kernels::prebuilt::LoadedKernels;
 use crate::cuda::kernels::strategy::Specialisation;
-use crate::process::{Level, log};
+use crate::process::{Level, lock, log};
 
 const SOURCE: &str = include_str!("../../../kernels/blur.cu");
 macro_rules! headers {
@@ -88,13 +88,9 @@ impl JitCache {
         Self { device, compiler, state: Mutex::default(), generation: AtomicU64::new(0) }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The kernels, if they are ready. Never waits for a compilation.
     pub fn get(&self, key: &Specialisation) -> Option<Arc<SpecialisedKernels>> {
-        match self.lock().entries.get(key) {
+        match lock(&self.state).entries.get(key) {
             Some(Entry::Ready(kernels)) => Some(Arc::clone(kernels)),
             _ => None,
         }
@@ -107,14 +103,14 @@ impl JitCache {
 
     /// What the background thread is doing.
     pub fn status(&self) -> JitStatus {
-        let state = self.lock();
+        let state = lock(&self.state);
         JitStatus { compiling: state.is_running, last: state.last }
     }
 
     /// Requests a kernel for an engine. Returns whether the engine has to cancel the request when it no longer needs the
     /// kernel.
     pub fn request(self: &Arc<Self>, key: Specialisation) -> bool {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         let has_capacity = state.entries.len() < MAX_SPECIALISATIONS;
         match state.entries.get_mut(&key) {
             Some(Entry::Queued(engines)) => *engines += 1,
@@ -151,7 +147,7 @@ impl JitCache {
 
     /// Cancels a request. The kernel is not made if no other engine requests it and it has not been started.
     pub fn cancel(&self, key: &Specialisation) {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         match state.entries.get_mut(key) {
             Some(Entry::Queued(1)) => {
                 state.entries.remove(key);
@@ -166,7 +162,7 @@ impl JitCache {
     fn make_queued(&self) {
         loop {
             let key = {
-                let mut state = self.lock();
+                let mut state = lock(&self.state);
                 let Some(key) = state.queue.pop_front() else {
                     state.is_running = false;
                     return;
@@ -178,7 +174,7 @@ impl JitCache {
             // A panic must not leave the entry compiling for ever.
             let attempt = std::panic::AssertUnwindSafe(|| self.make(&key));
             let made = std::panic::catch_unwind(attempt).unwrap_or(Err(JitError::Panicked));
-            let mut state = self.lock();
+            let mut state = lock(&self.state);
             match made {
                 Ok(kernels) => {
                     let took = started.elapsed();

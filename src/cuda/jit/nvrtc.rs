@@ -5,14 +5,14 @@
 
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::ptr;
-use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Condvar, Mutex, OnceLock};
 use std::time::Duration;
 
 use libloading::Library;
 
 use super::error::{NVRTC_NEEDED, NvrtcError};
 use crate::libraries::{System, functions};
-use crate::process::{Level, log};
+use crate::process::{Level, lock, log};
 
 /// The environment variable with the path of the library, instead of the usual names.
 pub const LIBRARY_VARIABLE: &str = "CUDAGAUSSBLUR_NVRTC";
@@ -35,19 +35,15 @@ impl LazyNvrtc {
         Self { opened: OnceLock::new(), users: Mutex::new(0), idle: Condvar::new() }
     }
 
-    fn users(&self) -> MutexGuard<'_, usize> {
-        self.users.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Counts a thread that compiles.
     pub fn enter(&'static self) -> NvrtcUser {
-        *self.users() += 1;
+        *lock(&self.users) += 1;
         NvrtcUser(self)
     }
 
     /// Waits until no thread compiles, but no longer than this. Returns whether none does.
     pub fn wait_until_idle(&self, timeout: Duration) -> bool {
-        let waited = self.idle.wait_timeout_while(self.users(), timeout, |users| *users > 0);
+        let waited = self.idle.wait_timeout_while(lock(&self.users), timeout, |users| *users > 0);
         waited.is_ok_and(|(users, _)| *users == 0)
     }
 
@@ -70,7 +66,7 @@ impl LazyNvrtc {
 
 impl Drop for NvrtcUser {
     fn drop(&mut self) {
-        let mut users = self.0.users();
+        let mut users = lock(&self.0.users);
         *users -= 1;
         if *users == 0 {
             self.0.idle.notify_all();
