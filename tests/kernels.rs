@@ -20,7 +20,7 @@ use gstcudagaussblur::cuda::kernels::abi::{
     AlphaArgs, ColumnsArgs, ColumnsPlane, CoverArgs, CoverRect, KernelSet, MosaicArgs, MosaicGrid, PixelFamily,
     RowsArgs, RowsPart, RowsPlane, SoftArgs, SoftGrid, StoredChannel, TensorArgs, TensorPlane,
 };
-use gstcudagaussblur::cuda::kernels::axis::{self, LevelBatch};
+use gstcudagaussblur::cuda::kernels::axis;
 use gstcudagaussblur::cuda::kernels::batch::{self, BlurBatch};
 use gstcudagaussblur::cuda::kernels::launch::{Args, Launch};
 use gstcudagaussblur::cuda::kernels::record::{Command as Recorded, Recorder, Recording};
@@ -98,9 +98,9 @@ fn launches(
     kernels: impl Fn(&BlurBatch) -> BlurKernels,
     bands: u32,
 ) -> (Vec<Launch>, usize) {
-    let intermediate = workspace + recording.temporary_bytes() as u64;
-    let mut launches = Vec::new();
-    for command in recording.commands() {
+    let intermediate = workspace + recording.temporary_bytes as u64;
+    let (mut launches, mut intermediate_bytes) = (Vec::new(), 0);
+    for command in &recording.commands {
         match command {
             // Which the driver does without a kernel.
             Recorded::Copy(_) => (),
@@ -115,17 +115,17 @@ fn launches(
                 let turns = in_turn(&batch.planes, bands, |_| [64, 1], |plane| &mut plane.rect);
                 let batches = turns.into_iter().flat_map(axis::batches);
                 launches.extend(batches.flat_map(|batch| batch.launches(intermediate)));
+                intermediate_bytes = intermediate_bytes.max(batch.intermediate_bytes());
             }
             Recorded::Blur(whole) => {
                 let turns = in_turn(&whole.planes, bands, |_| [128, 1], |plane| &mut plane.rect);
                 let batches = turns.into_iter().flat_map(batch::batches);
                 launches.extend(batches.flat_map(|batch| batch.launches(intermediate, kernels(whole), LIMITS)));
+                intermediate_bytes = intermediate_bytes.max(whole.intermediate_bytes(kernels(whole)));
             }
         }
     }
-    let blurs = recording.batches().map(|batch| batch.intermediate_bytes(kernels(batch)));
-    let intermediate = blurs.chain(recording.levels().map(LevelBatch::intermediate_bytes)).max();
-    (launches, recording.temporary_bytes() + intermediate.unwrap_or(0))
+    (launches, recording.temporary_bytes + intermediate_bytes)
 }
 
 /// The address by which the program identifies a block of memory.
@@ -285,7 +285,7 @@ fn recorded(plan: &Plan, kernel_set: KernelSet) -> Recording<'_> {
 fn is_wide_on_tensor_cores(case: &Case) -> bool {
     let plan = Plan::new(case.options, &case.planes);
     let is_tensor = |command: &Recorded| matches!(command, Recorded::Tensor(_) | Recorded::Copy(_));
-    plan.is_wide() && recorded(&plan, KernelSet::TensorCores).commands().iter().all(is_tensor)
+    plan.is_wide() && recorded(&plan, KernelSet::TensorCores).commands.iter().all(is_tensor)
 }
 
 /// Whether a case has the direct form, and tensor-core kernels for all its planes.
@@ -314,7 +314,7 @@ fn pixels_of_tensor_cores() -> Vec<Case> {
         let plan = Plan::new(options, &[layout]);
         let has_passes = |command: &Recorded| matches!(command, Recorded::Launch(_) | Recorded::Level(_));
         let recording = recorded(&plan, KernelSet::TensorCores);
-        assert!(!recording.commands().iter().any(has_passes), "{params:?}: {:?}", recording.commands());
+        assert!(!recording.commands.iter().any(has_passes), "{params:?}: {:?}", recording.commands);
         Case { options, planes: vec![layout], padding: [0, 0], content: Content::Holes }
     };
     blurs.into_iter().flat_map(|params| layouts.iter().map(move |layout| (params, *layout))).map(case).collect()

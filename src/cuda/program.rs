@@ -187,8 +187,8 @@ impl KernelSelector {
         for parts in parts {
             let recording = recorder.record(parts, planes, workspace);
             // Batches use it in turn, behind the temporaries.
-            let intermediate = workspace + recording.temporary_bytes() as u64;
-            let (reads, writes) = recording.commands().split_at(recording.first_write());
+            let intermediate = workspace + recording.temporary_bytes as u64;
+            let (reads, writes) = recording.commands.split_at(recording.first_write);
             let groups = if program.is_cover { &[reads, writes][..] } else { &[reads] };
             for commands in groups {
                 let mut steps = Vec::new();
@@ -197,7 +197,7 @@ impl KernelSelector {
                 }
                 program.groups.push(steps);
             }
-            program.workspace_bytes = recording.temporary_bytes();
+            program.workspace_bytes = recording.temporary_bytes;
         }
         program.workspace_bytes += program.intermediate_bytes;
         // Boxes that move have new programs in every frame.

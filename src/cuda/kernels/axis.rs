@@ -478,11 +478,6 @@ impl LevelBatch {
         self.planes.iter().map(PlaneLevel::intermediate_bytes).sum()
     }
 
-    /// The kernels of its launches.
-    pub fn kernels(&self) -> Vec<Kernel> {
-        self.launches(0).iter().map(|launch| launch.kernel).collect()
-    }
-
     /// The launches, in order. `intermediate` is the address of [`LevelBatch::intermediate_bytes`] of device memory, aligned to
     /// 16 bytes.
     pub fn launches(&self, intermediate: u64) -> Vec<Launch> {

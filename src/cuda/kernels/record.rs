@@ -66,9 +66,12 @@ pub enum Command<'a> {
 /// The commands for a frame, for a band of it or for a cover, to execute in order on one stream.
 #[derive(Debug)]
 pub struct Recording<'a> {
-    commands: Vec<Command<'a>>,
-    first_write: usize,
-    temporary_bytes: usize,
+    /// In order.
+    pub commands: Vec<Command<'a>>,
+    /// The commands from this one on write a frame of which parts are covered. The others only read it.
+    pub first_write: usize,
+    /// Device memory for the temporaries, in bytes.
+    pub temporary_bytes: usize,
 }
 
 impl<'a> Recording<'a> {
@@ -76,16 +79,6 @@ impl<'a> Recording<'a> {
     /// [`WORKSPACE_ALIGNMENT`](super::abi::WORKSPACE_ALIGNMENT). Rectangles consist of whole [tiles](super::tiles::TILES).
     pub fn new(plan: &'a Plan, planes: &DevicePlanes, workspace: u64, kernel_set: KernelSet, parts: &Parts) -> Self {
         Recorder::new(plan, parts, None, kernel_set).record(parts, planes, workspace)
-    }
-
-    /// The commands, in order.
-    pub fn commands(&self) -> &[Command<'a>] {
-        &self.commands
-    }
-
-    /// The commands from this one on write a frame of which parts are covered. The others only read it.
-    pub fn first_write(&self) -> usize {
-        self.first_write
     }
 
     /// The batches among the commands.
@@ -96,29 +89,16 @@ impl<'a> Recording<'a> {
         })
     }
 
-    /// The batches of decimations and interpolations among the commands.
-    pub fn levels(&self) -> impl Iterator<Item = &LevelBatch> + Clone {
-        self.commands.iter().filter_map(|command| match command {
-            Command::Level(batch) => Some(batch),
-            _ => None,
-        })
-    }
-
     /// The prebuilt kernels of the launches, with these passes for each batch of blurs. One may come several times.
     pub fn kernels(&self, passes: PassStrategy) -> Vec<Kernel> {
         let kernels = |command: &Command| match command {
             Command::Copy(_) => Vec::new(),
             Command::Launch(launch) => vec![launch.kernel],
             Command::Blur(batch) => batch.prebuilt(passes).list(),
-            Command::Level(batch) => batch.kernels(),
+            Command::Level(batch) => batch.launches(0).iter().map(|launch| launch.kernel).collect(),
             Command::Tensor(batch) => vec![batch.kernel()],
         };
         self.commands.iter().flat_map(kernels).collect()
-    }
-
-    /// Device memory for the temporaries, in bytes.
-    pub fn temporary_bytes(&self) -> usize {
-        self.temporary_bytes
     }
 }
 
