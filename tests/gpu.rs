@@ -32,7 +32,6 @@ use gstcudagaussblur::engine::Engine;
 use gstcudagaussblur::filter::BlurParams;
 use gstcudagaussblur::filter::frame::{PlaneLayout, Role, SampleLayout};
 use gstcudagaussblur::filter::plan::{AlphaMode, Options, Plan};
-use gstcudagaussblur::filter::plane::DevicePlane;
 
 const VIDEO: &str = "CUDAGAUSSBLUR_VIDEO";
 
@@ -173,12 +172,6 @@ fn radii_and_alignments() {
     println!("{frames} frames, 0 bytes differ");
 }
 
-/// Planes without memory.
-fn nowhere(count: usize) -> DevicePlanes {
-    let planes = vec![DevicePlane::default(); count];
-    DevicePlanes { sources: planes.clone(), destinations: planes }
-}
-
 /// The same with the kernels for tensor cores that are compiled, wherever they gain.
 fn compiled_at_every_radius() {
     let mut engine = cuda();
@@ -189,7 +182,7 @@ fn compiled_at_every_radius() {
         let options = options_of_radius(radius);
         for (turn, planes) in planes_of_every_family(radius).iter().enumerate() {
             let plan = Plan::new(options, planes);
-            let nowhere = nowhere(planes.len());
+            let nowhere = DevicePlanes::nowhere(planes.len());
             let recording = Recording::new(&plan, &nowhere, 0, KernelSet::TensorCores, &plan.whole());
             let gains: Vec<_> = recording.batches().filter_map(|batch| batch.specialisation(limits)).collect();
             if gains.is_empty() {
@@ -432,7 +425,7 @@ fn break_the_context() {
     let module = unsafe { Module::load(ptx.into_bytes(), &device) }.unwrap();
     let function = module.function("trap").unwrap();
     let plan = Plan::new(BlurParams::new(1.0, 0).unwrap().into(), &[PlaneLayout::new(1, 1, 1, 8)]);
-    let nowhere = nowhere(1);
+    let nowhere = DevicePlanes::nowhere(1);
     let recording = Recording::new(&plan, &nowhere, 0, KernelSet::CudaCores, &plan.whole());
     let batch = recording.batches().next().unwrap();
     let launch = &batch.launches(0, batch.prebuilt(PassStrategy::Best), device.limits())[0];

@@ -273,12 +273,9 @@ impl Drop for Program {
     }
 }
 
-/// What is recorded of a plan, for planes at any address.
+/// What is recorded of a plan, for planes without memory.
 fn recorded(plan: &Plan, kernel_set: KernelSet) -> Recording<'_> {
-    let plane = |layout: &PlaneLayout| DevicePlane { address: 0, pitch: layout.row_bytes(), len: usize::MAX };
-    let planes: Vec<DevicePlane> = plan.layouts().iter().map(plane).collect();
-    let planes = DevicePlanes { sources: planes.clone(), destinations: planes };
-    Recording::new(plan, &planes, 0, kernel_set, &plan.whole())
+    Recording::new(plan, &DevicePlanes::nowhere(plan.layouts().len()), 0, kernel_set, &plan.whole())
 }
 
 /// Whether a case is blurred in the wide form on tensor cores alone.

@@ -16,7 +16,6 @@ use super::kernels::strategy::{PassStrategy, Specialisation};
 use super::shared_device::SharedDevice;
 use crate::filter::cover::Softness;
 use crate::filter::parts::{Job, Parts};
-use crate::filter::plane::DevicePlane;
 use crate::process::{self, Level};
 
 /// Programs that are kept: pools of nine and of seven buffers make as many pairs of a source and a destination.
@@ -172,8 +171,7 @@ impl KernelSelector {
         if kernel_set == KernelSet::TensorCores {
             return false;
         }
-        let planes = vec![DevicePlane::default(); job.plan.layouts().len()];
-        let planes = DevicePlanes { sources: planes.clone(), destinations: planes };
+        let planes = DevicePlanes::nowhere(job.plan.layouts().len());
         let recording = Recorder::new(&job.plan, &job.parts, None, kernel_set).record(&job.parts, &planes, 0);
         recording.batches().any(|batch| self.key(batch).is_some())
     }

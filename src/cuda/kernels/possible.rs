@@ -7,7 +7,6 @@ use super::record::{DevicePlanes, Recording};
 use super::strategy::PassStrategy;
 use crate::filter::frame::PlaneLayout;
 use crate::filter::plan::{AlphaMode, Options, Plan, Selection};
-use crate::filter::plane::DevicePlane;
 use crate::filter::{BlurParams, KERNEL_SIZE_MAX};
 
 /// Sigma and kernel-size of a blur of each kind: the direct form with short and with long taps; the wide form with levels by
@@ -39,12 +38,7 @@ const SELECTIONS: [(Selection, AlphaMode); 4] = [
 
 /// The kernels for frames of these planes, each once: of every blur, and of every cover of regions.
 pub fn kernels(layouts: &[PlaneLayout], kernel_set: KernelSet, passes: PassStrategy) -> Vec<Kernel> {
-    let plane = |layout: &PlaneLayout| {
-        let pitch = layout.row_bytes();
-        DevicePlane { address: 0, pitch, len: pitch * layout.height as usize }
-    };
-    let planes: Vec<DevicePlane> = layouts.iter().map(plane).collect();
-    let planes = DevicePlanes { sources: planes.clone(), destinations: planes };
+    let planes = DevicePlanes::nowhere(layouts.len());
     let mut kernels = vec![Kernel::COVER, Kernel::MOSAIC_SUMS, Kernel::MOSAIC_WRITE];
     kernels.extend([Kernel::SOFT_CELLS, Kernel::SOFT_SPREAD, Kernel::SOFT_MIX]);
     let blurs = BLURS.iter().filter_map(|(sigma, size)| BlurParams::new(*sigma, *size).ok());

@@ -34,6 +34,14 @@ pub struct DevicePlanes {
     pub destinations: Vec<DevicePlane>,
 }
 
+impl DevicePlanes {
+    /// So many planes without memory, for what does not depend on it.
+    pub fn nowhere(count: usize) -> Self {
+        let planes = vec![DevicePlane::default(); count];
+        Self { sources: planes.clone(), destinations: planes }
+    }
+}
+
 /// Rows to copy from one plane to another.
 #[derive(Debug, Clone, Copy)]
 pub struct PlaneCopy {
