@@ -29,7 +29,7 @@ use gstcudagaussblur::cuda::kernels::tensor_wide::{self, PlaneStep, Step};
 use gstcudagaussblur::cuda::transfer::bands::Order;
 use gstcudagaussblur::cuda::transfer::schedule::Schedule;
 use gstcudagaussblur::cuda::{DevicePlanes, PassStrategy, TILES};
-use gstcudagaussblur::engine::{Cover, Engine};
+use gstcudagaussblur::engine::{Cover, Engine, Softness};
 use gstcudagaussblur::filter::BlurParams;
 use gstcudagaussblur::filter::frame::{Frame, FrameMut, Plane, PlaneLayout, Role, SampleLayout};
 use gstcudagaussblur::filter::operation::{Buffer, Operation, View};
@@ -388,7 +388,7 @@ impl Program {
             len: data.len(),
         };
         let in_place: Vec<DevicePlane> = picture.frame().into_iter().enumerate().map(plane).collect();
-        let weights = cover.soft.iter().flat_map(|soft| [Some(&soft.weights), soft.excluded.as_ref()]).flatten();
+        let weights = cover.soft.iter().flat_map(Softness::all);
         let nodes: Vec<u8> = weights.flat_map(|weights| weights.nodes().2.to_vec()).collect();
         for set in sets {
             let block = address(planes.len());

@@ -143,10 +143,8 @@ impl CudaEngine {
     ) -> Result<Submission, SubmitError> {
         assert!(job.plan.layouts() == frames.layouts(), "the job is for other frames");
         let are_right = |soft: &Softness| {
-            let weights = [Some(&soft.weights), soft.excluded.as_ref()].into_iter().flatten();
-            weights
-                .map(Weights::size)
-                .all(|(width, height)| PictureGeometry::new(frames.layouts()).size() == [width, height])
+            let size = PictureGeometry::new(frames.layouts()).size();
+            soft.all().map(Weights::size).all(|(width, height)| size == [width, height])
         };
         assert!(soft.is_none_or(are_right), "the weights are for other frames");
         let on_device = [frames.source().is_device(), frames.destination().is_device()];

@@ -66,6 +66,13 @@ pub struct Softness {
     pub excluded: Option<Weights>,
 }
 
+impl Softness {
+    /// All weights, those of the cover first.
+    pub fn all(&self) -> impl Iterator<Item = &Weights> {
+        [Some(&self.weights), self.excluded.as_ref()].into_iter().flatten()
+    }
+}
+
 impl From<Hide> for Cover {
     fn from(hide: Hide) -> Self {
         Self { hide, soft: None }

@@ -27,8 +27,7 @@ pub struct TemporaryMemory {
 impl TemporaryMemory {
     /// For these parts of a plan. `in_frame` says for which temporaries a plane of the frame stands: they have none.
     pub fn new(plan: &Plan, parts: &Parts, soft: Option<&Softness>, in_frame: &[bool]) -> Self {
-        let weights = soft.into_iter().flat_map(|soft| [Some(&soft.weights), soft.excluded.as_ref()]).flatten();
-        let nodes: usize = weights.map(|weights| weights.nodes().2.len()).sum();
+        let nodes: usize = soft.into_iter().flat_map(Softness::all).map(|weights| weights.nodes().2.len()).sum();
         let mut end = nodes.next_multiple_of(WORKSPACE_ALIGNMENT);
         let place = |bytes: usize, from: &mut usize| {
             let address = *from;

@@ -15,11 +15,6 @@ use crate::filter::plane::DevicePlane;
 /// Uploads that may be in flight.
 const UPLOADS: usize = 3;
 
-/// The values of all nodes, those of the cover first.
-fn nodes(soft: &Softness) -> impl Iterator<Item = &[u8]> {
-    [Some(&soft.weights), soft.excluded.as_ref()].into_iter().flatten().map(|weights| weights.nodes().2)
-}
-
 /// Writes the nodes into pinned memory, and enqueues their upload.
 ///
 /// # Safety
@@ -32,18 +27,18 @@ pub unsafe fn upload(
     to: u64,
     stream: &Stream,
 ) -> Result<(), CudaError> {
-    let bytes = nodes(soft).map(<[u8]>::len).sum();
+    let nodes = || soft.all().map(|weights| weights.nodes().2);
+    let bytes = nodes().map(<[u8]>::len).sum();
     memory.reserve(bytes, stream.device())?;
     let mut end = memory.address();
-    for part in nodes(soft) {
+    for part in nodes() {
         // SAFETY: the memory has room for all parts, and nothing uses it.
         unsafe { ptr::copy_nonoverlapping(part.as_ptr(), end, part.len()) };
         end = end.wrapping_add(part.len());
     }
     // The device accesses pinned memory at the address that the host does (unified addressing). A copy by the driver between two
     // kernels took the device 8 µs more (H100).
-    let from = DevicePlane { address: memory.address() as u64, pitch: bytes, len: bytes };
-    let to = DevicePlane { address: to, pitch: bytes, len: bytes };
+    let [from, to] = [memory.address() as u64, to].map(|address| DevicePlane { address, pitch: bytes, len: bytes });
     let rect = ByteRect { plane: 0, row: 0, row_step: 1, rows: 1, byte: 0, bytes };
     // SAFETY: both memories hold the bytes, and nobody else accesses them, as the caller promises.
     unsafe { selector.enqueue_launches(stream, &cover::byte_launches(vec![ByteWrite::copy(rect, 0, &from, &to)])) }
