@@ -94,15 +94,15 @@ impl FrameBuffers {
 }
 
 /// The planes of a frame, and of its staging buffer, from which several threads copy to the other.
-pub struct SharedPlanes<A, B> {
-    from: Vec<PlaneMemory<A>>,
-    to: Vec<PlaneMemory<B>>,
+pub struct SharedPlanes {
+    from: Vec<HostPlane>,
+    to: Vec<HostPlaneMut>,
 }
 
 // SAFETY: the threads only compute addresses from the planes; the copies are unsafe calls, whose callers keep rectangles apart.
-unsafe impl<A, B> Sync for SharedPlanes<A, B> {}
+unsafe impl Sync for SharedPlanes {}
 
-impl SharedPlanes<*const u8, *mut u8> {
+impl SharedPlanes {
     /// Copies between these planes.
     pub fn new(from: &[HostPlane], to: &[HostPlaneMut]) -> Self {
         Self { from: from.to_vec(), to: to.to_vec() }
