@@ -4,52 +4,50 @@
 use super::abi::{ALPHA_THREADS, AlphaArgs, stored_channels};
 use super::images::Kernel;
 use super::launch::{Args, Launch};
-use crate::filter::frame::PlaneLayout;
-use crate::filter::operation::AlphaSource;
+use crate::filter::operation::{AlphaSource, Operation, View};
 use crate::filter::plane::DevicePlane;
 use crate::filter::regions::Rect;
 use crate::filter::samples::Channel;
 
-/// The planes of an operation on alpha. A plane that it does not use is the default, address 0.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct AlphaPlanes {
-    pub source: DevicePlane,
-    pub destination: DevicePlane,
-    pub premultiplied: DevicePlane,
-    /// The alpha plane, if alpha is not a channel of the source.
-    pub alpha: DevicePlane,
-}
-
-/// The launch of [`Kernel::PREMULTIPLY`] or [`Kernel::UNPREMULTIPLY`] for a rectangle of a plane of this layout. The planes begin
-/// with the rectangle.
-pub fn launch(
-    kernel: Kernel,
-    layout: &PlaneLayout,
-    rect: Rect,
-    alpha: Option<&AlphaSource>,
-    passthrough_mask: u32,
-    planes: &AlphaPlanes,
-) -> Launch {
+/// The launch of such an operation for a rectangle of its output. `rows` returns where the rows of a view are.
+pub fn launch(operation: &Operation, rect: Rect, rows: impl Fn(&View) -> DevicePlane) -> Launch {
+    let (kernel, source, destination, premultiplied, alpha, passthrough_mask) = match operation {
+        Operation::Premultiply { source, alpha, premultiplied } => {
+            (Kernel::PREMULTIPLY, source, None, Some(premultiplied), Some(alpha), 0)
+        }
+        Operation::Unpremultiply { premultiplied, alpha, source, destination, passthrough_mask } => {
+            (Kernel::UNPREMULTIPLY, source, Some(destination), Some(premultiplied), Some(alpha), *passthrough_mask)
+        }
+        Operation::RestoreChannels { source, destination, passthrough_mask } => {
+            (Kernel::UNPREMULTIPLY, source, Some(destination), None, None, *passthrough_mask)
+        }
+        _ => unreachable!("these are the operations on alpha"),
+    };
+    let within = |view: &View, rect: Rect| view.field.layout.within(&rows(view), rect);
+    // A plane that is not used has address 0.
+    let plane = |view: Option<&View>| view.map(|view| within(view, rect)).unwrap_or_default();
+    let [src, dst, premultiplied] = [Some(source), destination, premultiplied].map(plane);
+    let layout = &source.field.layout;
     let channels = u32::from(layout.channels);
     // Each sample of a pixel by itself, of a pair of pixels for packed 4:2:2.
     let samples = (0..channels as usize).map(|first| Channel { first, step: channels as usize, shift: 0 });
-    let (alpha_channel, [alpha_width, alpha_height], alpha_subsampling) = match alpha {
+    let (alpha_src, alpha_channel, [alpha_width, alpha_height], alpha_subsampling) = match alpha {
         Some(source @ AlphaSource::Plane { subsampling, .. }) => {
-            let (_, read) = source.reads(rect).expect("it is in a plane");
-            (channels, [read.width(), read.height()], *subsampling)
+            let (view, read) = source.reads(rect).expect("it is in a plane");
+            (within(&view, read), channels, [read.width(), read.height()], *subsampling)
         }
-        Some(AlphaSource::Channel(channel)) => ((*channel).into(), [0; 2], [0; 2]),
-        None => (channels, [0; 2], [0; 2]),
+        Some(AlphaSource::Channel(channel)) => (DevicePlane::default(), (*channel).into(), [0; 2], [0; 2]),
+        None => (DevicePlane::default(), channels, [0; 2], [0; 2]),
     };
     let args = AlphaArgs {
-        src: planes.source.address,
-        dst: planes.destination.address,
-        premultiplied: planes.premultiplied.address,
-        alpha_src: planes.alpha.address,
-        src_pitch: planes.source.pitch as u64,
-        dst_pitch: planes.destination.pitch as u64,
-        premultiplied_pitch: planes.premultiplied.pitch as u64,
-        alpha_pitch: planes.alpha.pitch as u64,
+        src: src.address,
+        dst: dst.address,
+        premultiplied: premultiplied.address,
+        alpha_src: alpha_src.address,
+        src_pitch: src.pitch as u64,
+        dst_pitch: dst.pitch as u64,
+        premultiplied_pitch: premultiplied.pitch as u64,
+        alpha_pitch: alpha_src.pitch as u64,
         width: layout.columns(rect).len() as u32,
         height: rect.height(),
         channels,

@@ -2,7 +2,7 @@
 //! A plan recorded for planes in device memory: copies, launches and batches of blurs, in order.
 
 use super::abi::{KernelSet, PixelFamily, TENSOR_RADIUS_MAX, TensorPlane};
-use super::alpha::{self, AlphaPlanes};
+use super::alpha;
 use super::axis::{self, Direction, LevelBatch, LevelPlane, PlaneLevel};
 use super::batch::{self, BlurBatch, PlaneBlur};
 use super::byte_rect::ByteRect;
@@ -491,14 +491,6 @@ impl<'a> Buffers<'a, '_> {
         }
     }
 
-    /// The alpha of a rectangle of colour.
-    fn alpha_plane(&self, alpha: &AlphaSource, rect: Rect) -> DevicePlane {
-        match alpha.reads(rect) {
-            Some((view, rect)) => view.field.layout.within(&self.plane(&view), rect),
-            None => DevicePlane::default(),
-        }
-    }
-
     /// Whether an operation is one for the tensor-core kernels.
     fn uses_tensor(&self, operation: &Operation) -> bool {
         let views = [operation.source(), operation.output()];
@@ -567,13 +559,10 @@ impl<'a> Buffers<'a, '_> {
 
     /// The command of an operation that is not batched.
     fn command(&self, operation: &Operation, rect: Rect) -> Command<'static> {
-        let within = |view: &View| view.field.layout.within(&self.plane(view), rect);
-        let launch = |kernel, view: &View, alpha: Option<&AlphaSource>, mask, planes| {
-            Command::Launch(alpha::launch(kernel, &view.field.layout, rect, alpha, mask, &planes))
-        };
         match operation {
             Operation::Copy { source, destination } => {
                 let layout = &source.field.layout;
+                let within = |view: &View| view.field.layout.within(&self.plane(view), rect);
                 Command::Copy(PlaneCopy {
                     source: within(source),
                     destination: within(destination),
@@ -581,28 +570,8 @@ impl<'a> Buffers<'a, '_> {
                     rows: rect.height() as usize,
                 })
             }
-            Operation::Premultiply { source, alpha, premultiplied } => {
-                let planes = AlphaPlanes {
-                    source: within(source),
-                    premultiplied: within(premultiplied),
-                    alpha: self.alpha_plane(alpha, rect),
-                    ..AlphaPlanes::default()
-                };
-                launch(Kernel::PREMULTIPLY, source, Some(alpha), 0, planes)
-            }
-            Operation::Unpremultiply { premultiplied, alpha, source, destination, passthrough_mask } => {
-                let planes = AlphaPlanes {
-                    source: within(source),
-                    destination: within(destination),
-                    premultiplied: within(premultiplied),
-                    alpha: self.alpha_plane(alpha, rect),
-                };
-                launch(Kernel::UNPREMULTIPLY, source, Some(alpha), *passthrough_mask, planes)
-            }
-            Operation::RestoreChannels { source, destination, passthrough_mask } => {
-                let planes =
-                    AlphaPlanes { source: within(source), destination: within(destination), ..AlphaPlanes::default() };
-                launch(Kernel::UNPREMULTIPLY, source, None, *passthrough_mask, planes)
+            Operation::Premultiply { .. } | Operation::Unpremultiply { .. } | Operation::RestoreChannels { .. } => {
+                Command::Launch(alpha::launch(operation, rect, |view| self.plane(view)))
             }
             Operation::Blur { .. } | Operation::Decimate(_) | Operation::Interpolate(_) => unreachable!("batched"),
             Operation::CellMeans { .. } | Operation::Spread(_) | Operation::Write { .. } => {
