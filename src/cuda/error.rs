@@ -89,12 +89,6 @@ impl From<DriverError> for Status {
     }
 }
 
-impl Status {
-    pub(super) fn is_out_of_memory(self) -> bool {
-        self.0 == CUresult::CUDA_ERROR_OUT_OF_MEMORY
-    }
-}
-
 impl std::fmt::Display for Status {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         type Get = unsafe fn(CUresult, *mut *const c_char) -> CUresult;

@@ -7,14 +7,14 @@ use std::ptr;
 use super::ResultExt;
 use super::api::*;
 use super::stream::Stream;
-use crate::cuda::error::{CudaError, Memory, Status};
+use crate::cuda::error::{CudaError, Memory};
 use crate::filter::plane::{DevicePlane, HostPlaneMut};
 use crate::process;
 
 fn allocated<T>(allocated: Result<T, DriverError>, kind: Memory, bytes: usize, device: u32) -> Result<T, CudaError> {
-    allocated.map_err(|error| match Status::from(error) {
-        status if status.is_out_of_memory() => CudaError::OutOfMemory { kind, bytes, id: device },
-        status => CudaError::Failed { doing: "allocating memory", status, id: device },
+    allocated.map_err(|error| match error {
+        DriverError(CUresult::CUDA_ERROR_OUT_OF_MEMORY) => CudaError::OutOfMemory { kind, bytes, id: device },
+        error => CudaError::Failed { doing: "allocating memory", status: error.into(), id: device },
     })
 }
 
