@@ -386,8 +386,9 @@ impl<'a> Buffers<'a, '_> {
                 let nodes = self.nodes(mix.weights);
                 if let ([Layer { samples: CoverSamples::Estimates, .. }], Some(cells)) = (&layers[..], cells) {
                     let memory = self.plane(&cells.view).address;
-                    let mixes = |grid| soft::mix_estimates(grid, nodes, &planes, memory, rects);
-                    pending.mixes.extend(cells.grids.iter().flat_map(mixes));
+                    pending.mixes.extend(cells.grids.iter().flat_map(|pyramid| {
+                        soft::mix(&pyramid.grid, nodes, &planes, soft::cells_of(pyramid, memory), rects, 0)
+                    }));
                 } else {
                     let (plane, mask) = (plane_of(destination), mix.passthrough_mask);
                     let is_of_field =

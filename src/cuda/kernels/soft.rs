@@ -55,7 +55,7 @@ pub fn cell_bytes(grids: &[CellPyramid]) -> usize {
 }
 
 /// Where the cells of a grid are in such memory.
-fn cells_of(pyramid: &CellPyramid, cells: u64) -> u64 {
+pub fn cells_of(pyramid: &CellPyramid, cells: u64) -> u64 {
     cells + 2 * (pyramid.first_word * size_of::<u32>()) as u64
 }
 
@@ -76,7 +76,8 @@ pub fn spread(pyramid: &CellPyramid, nodes: Nodes, cells: u64) -> SoftStep {
     SoftStep { grid, blocks, shared_bytes: (above * size_of::<u32>()) as u32 }
 }
 
-/// Mixes rectangles of a field, in pixels and rows of it. Bit c of the mask: channel c keeps its value.
+/// Mixes rectangles of a field, in pixels and rows of it, with a plane or with estimates of the cells at this address. Bit c of the
+/// mask: channel c keeps its value.
 pub fn mix(grid: &CellGrid, nodes: Nodes, planes: &MixPlanes, cells: u64, rects: &[Rect], mask: u32) -> Vec<SoftStep> {
     let kept = grid.channels.iter().enumerate().map(|(i, channel)| (mask >> channel.first & 1) << i).sum();
     if kept == (1 << grid.channels.len()) - 1 {
@@ -97,17 +98,6 @@ pub fn mix(grid: &CellGrid, nodes: Nodes, planes: &MixPlanes, cells: u64, rects:
     };
     // Samples must not be mixed twice; chroma of rectangles side by side overlaps.
     regions::disjoint(&samples.collect::<Vec<_>>()).into_iter().map(step).collect()
-}
-
-/// The same with estimates of the cells from this address on.
-pub fn mix_estimates(
-    pyramid: &CellPyramid,
-    nodes: Nodes,
-    planes: &MixPlanes,
-    cells: u64,
-    rects: &[Rect],
-) -> Vec<SoftStep> {
-    mix(&pyramid.grid, nodes, planes, cells_of(pyramid, cells), rects, 0)
 }
 
 fn soft_grid(grid: &CellGrid, nodes: Nodes, planes: &MixPlanes, cells: u64) -> SoftGrid {
