@@ -129,7 +129,24 @@ pub fn mosaic_bytes(grids: &[CellPyramid]) -> usize {
 /// or of that which is written.
 pub fn mosaic_grids<'a>(grids: &'a [CellPyramid], mut sums: u64, rows: &DevicePlane) -> Vec<MosaicCells<'a>> {
     let cells = |CellPyramid { grid, .. }: &'a CellPyramid| {
-        let args = mosaic_grid(grid, rows, sums);
+        let layout = &grid.field.layout;
+        let args = MosaicGrid {
+            plane: rows.address,
+            sums,
+            pitch: rows.pitch as u64,
+            layout: stored_channels(layout, grid.channels.iter().copied()),
+            word_bytes: layout.stored(0).word_bytes as u32,
+            channels: grid.channels.len() as u32,
+            count: grid.count,
+            unit_log2: grid.unit_log2,
+            luma: grid.placement.first(),
+            origin: grid.origin,
+            side: grid.side,
+            cells_across: grid.cells[0],
+            covered: [0, 1].map(|axis| [grid.covered[axis].start, grid.covered[axis].end]),
+            parts: parts(grid) as u32,
+            first_block: u32::MAX,
+        };
         sums += sum_bytes(grid) as u64;
         MosaicCells { grid, args }
     };
@@ -141,27 +158,6 @@ pub fn mosaic_grids<'a>(grids: &'a [CellPyramid], mut sums: u64, rows: &DevicePl
 pub struct MosaicCells<'a> {
     grid: &'a CellGrid,
     args: MosaicGrid,
-}
-
-fn mosaic_grid(grid: &CellGrid, rows: &DevicePlane, sums: u64) -> MosaicGrid {
-    let layout = &grid.field.layout;
-    MosaicGrid {
-        plane: rows.address,
-        sums,
-        pitch: rows.pitch as u64,
-        layout: stored_channels(layout, grid.channels.iter().copied()),
-        word_bytes: layout.stored(0).word_bytes as u32,
-        channels: grid.channels.len() as u32,
-        count: grid.count,
-        unit_log2: grid.unit_log2,
-        luma: grid.placement.first(),
-        origin: grid.origin,
-        side: grid.side,
-        cells_across: grid.cells[0],
-        covered: [0, 1].map(|axis| [grid.covered[axis].start, grid.covered[axis].end]),
-        parts: parts(grid) as u32,
-        first_block: u32::MAX,
-    }
 }
 
 /// The launches that add up the samples of cells, or colour them. The blocks of a launch have no order, so grids that overlap
