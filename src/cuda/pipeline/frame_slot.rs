@@ -32,7 +32,8 @@ pub struct FrameSlot {
     timed: [BandEvents; 2],
     /// Of all bands; without times, with which a frame takes longer.
     untimed: Vec<BandEvents>,
-    is_timed: bool,
+    /// Whether the frame is timed: whether `begin`, and the events of the first and the last band, have times.
+    pub is_timed: bool,
 }
 
 impl BandEvents {
@@ -86,18 +87,12 @@ impl FrameSlot {
         if is_cover { &self.source } else { &self.destination }
     }
 
-    /// Creates events for at least `count` bands of a frame, and says whether the frame is timed.
-    pub fn reserve_events(&mut self, count: usize, is_timed: bool, device: u32) -> Result<(), CudaError> {
+    /// Creates events for at least `count` bands of a frame.
+    pub fn reserve_events(&mut self, count: usize, device: u32) -> Result<(), CudaError> {
         while self.untimed.len() < count {
             self.untimed.push(BandEvents::new(|| Event::without_time(device))?);
         }
-        self.is_timed = is_timed;
         Ok(())
-    }
-
-    /// Whether the events of the first and the last band, and [`FrameSlot::begin`], have times.
-    pub fn is_timed(&self) -> bool {
-        self.is_timed
     }
 
     /// The events of a band of `count`, for which there are events.

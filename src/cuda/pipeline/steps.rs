@@ -68,7 +68,7 @@ impl Steps<'_> {
             // The source has been written, and the destination read, by what is enqueued there.
             self.streams.compute.wait_for(stream, order)?;
         }
-        if self.slot.is_timed() {
+        if self.slot.is_timed {
             self.streams.upload.record(begin)?;
         }
         let process_and_download = |step: usize| -> Result<(), CudaError> {

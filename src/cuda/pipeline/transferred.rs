@@ -94,7 +94,8 @@ impl Pipeline {
             self.timed_job = Some(Arc::clone(job));
         }
         let mut nodes = std::mem::take(&mut slot.nodes);
-        slot.reserve_events(schedule.steps.len(), pace.timing.next_frame(), device)?;
+        slot.is_timed = pace.timing.next_frame();
+        slot.reserve_events(schedule.steps.len(), device)?;
 
         let started = Instant::now();
         // One band of a single frame has nothing to overlap with, and waiting for another stream's event takes time.
@@ -194,7 +195,7 @@ impl Pipeline {
         };
         let read_times = |wait: &mut AdaptiveWait, first_wait: &Event| {
             let mut times = frame.times;
-            if slot.is_timed() {
+            if slot.is_timed {
                 if is_alone {
                     wait.observe(slot.begin.elapsed_until(first_wait)?);
                 }
