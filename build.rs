@@ -4,10 +4,10 @@
 //!
 //! `OUT_DIR/kernel_abi.rs` has the header's constants, its structs with the offsets of their fields, and its pixel families as
 //! an enum, so that the host and the kernels cannot disagree. The parser knows only the forms that the header announces and
-//! rejects every other line; the host has all fields of all kernels, so conditions count for nothing. `OUT_DIR/kernel_parts.rs` has the parts of the prebuilt kernels as an enum, the kernels as a list,
-//! and the groups of architectures with their files: of all groups with the feature `cubins`, else of the PTX alone. The
-//! environment variable `CUDAGAUSSBLUR_PTX` names a folder to take the PTX from instead of `kernels/prebuilt/ptx`;
-//! `scripts/build-kernels --ptx` fills one.
+//! rejects every other line; the host has all fields of all kernels, so conditions count for nothing. `OUT_DIR/kernel_parts.rs`
+//! has the parts of the prebuilt kernels as an enum, the kernels as a list and as constants, and the groups of architectures with
+//! their files: of all groups with the feature `cubins`, else of the PTX alone. The environment variable `CUDAGAUSSBLUR_PTX` names
+//! a folder to take the PTX from instead of `kernels/prebuilt/ptx`; `scripts/build-kernels --ptx` fills one.
 
 use std::fmt::Write;
 use std::path::Path;
