@@ -12,7 +12,7 @@ use crate::filter::Taps;
 use crate::filter::frame::{PlaneLayout, SampleLayout};
 use crate::filter::operation::{Buffer, Channels, Operation, PlaneTaps};
 use crate::filter::regions::Rect;
-use crate::filter::wide::{Factor, MARGIN};
+use crate::filter::wide::Factor;
 
 /// A step of the wide form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -343,5 +343,3 @@ impl TensorBatch<'_> {
         Launch::new(kernel, blocks, shared_bytes, Args::Tensor(args))
     }
 }
-
-const _: () = assert!(MARGIN == LEVEL_RADIUS, "small planes have the margin that the kernels expect");

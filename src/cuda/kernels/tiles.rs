@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 //! How the kernels divide planes: what rectangles of an operation's output consist of, and what they cost.
 
-use super::abi::{TENSOR_DIRECT_ACROSS_1, TENSOR_ROWS};
+use super::abi::TENSOR_DIRECT_ACROSS_1;
 use crate::filter::operation::{Buffer, Operation, TEMPORARY_ROWS};
 use crate::filter::parts::Tiles;
 use crate::filter::regions::Rect;
@@ -14,7 +14,6 @@ pub const TILES: Tiles = Tiles { round, cost };
 const COLUMNS: u32 = 16;
 /// Columns of a warp of the direct form on tensor cores, of the smallest pixels.
 const DIRECT_COLUMNS: u32 = 16 * TENSOR_DIRECT_ACROSS_1;
-const _: () = assert!(TEMPORARY_ROWS.is_multiple_of(TENSOR_ROWS));
 
 fn round(operation: &Operation, rect: Rect) -> Rect {
     let output = operation.output();
