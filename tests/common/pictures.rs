@@ -19,6 +19,12 @@ pub fn rect(x: u32, y: u32, width: u32, height: u32) -> Rect {
     Rect::new(x, y, width, height).unwrap()
 }
 
+/// A rectangle in a picture of this size.
+pub fn random_rect(noise: &mut Noise, [width, height]: [u32; 2]) -> Rect {
+    let [x, y] = [noise.below(width), noise.below(height)];
+    rect(x, y, 1 + noise.below(width - x), 1 + noise.below(height - y))
+}
+
 pub fn pitch(layout: &PlaneLayout) -> usize {
     layout.row_bytes() + PADDING
 }
@@ -54,6 +60,19 @@ impl Picture {
     /// Covers the picture on the CPU.
     pub fn hide(&mut self, hide: Hide) -> Result<(), EngineError> {
         Engine::with_cpu(CpuEngine::new()).cover(&hide.into(), &mut self.frame_mut()).map(drop)
+    }
+
+    /// This picture with the blur of each region's σ in that region; where regions overlap, with that of the largest σ.
+    pub fn blurred_in<'a>(&self, regions: &[(Rect, f64)], blur_of: impl Fn(f64) -> Option<&'a Self>) -> Self {
+        let mut out = self.clone();
+        for (plane, bytes) in out.bytes.iter_mut().enumerate() {
+            for (i, sigma) in strongest(&self.planes, plane, regions).into_iter().enumerate() {
+                if let Some(blur) = blur_of(sigma) {
+                    bytes[i] = blur.bytes[plane][i];
+                }
+            }
+        }
+        out
     }
 
     pub fn frame(&self) -> Frame<'_> {

@@ -14,7 +14,7 @@ use gstcudagaussblur::filter::plan::{AlphaMode, Options, Selection};
 use gstcudagaussblur::filter::regions::{Area, Rect, outside, strength_sigma};
 use gstcudagaussblur::filter::weights::Edge;
 
-use crate::common::pictures::{PADDING, Picture, pitch, strongest};
+use crate::common::pictures::{PADDING, Picture, pitch};
 use crate::common::soft_oracle::{Form, Item, Nodes, byte_of, filled, store, values};
 use crate::rule::{Alpha, Demand, Moment, Must};
 use crate::settings::Settings;
@@ -391,7 +391,11 @@ impl Judge {
                 let params = has_plain.then_some(plain).into_iter().chain(params);
                 let blurs: Vec<Picture> = params.map(|params| self.cover_blur(pending, params, &source)).collect();
                 match objects.filter(|_| !has_plain && items.is_none()) {
-                    Some(objects) => Some(vec![strongest_blurs(picture, rects, &objects, sigma_of, &sigmas, &blurs)]),
+                    Some(objects) => {
+                        let regions = rects.iter().zip(&objects).map(|(rect, area)| (*rect, sigma_of(area)));
+                        let blur_of = |sigma: f64| sigmas.iter().position(|of| *of == sigma).map(|i| &blurs[i]);
+                        Some(vec![picture.blurred_in(&regions.collect::<Vec<_>>(), blur_of)])
+                    }
                     None => Some(blurs),
                 }
             }
@@ -431,28 +435,6 @@ fn objects(pending: &Pending, said: &Said, rects: &[Rect]) -> Option<Vec<Area>> 
         }
     };
     rects.iter().enumerate().map(object).collect()
-}
-
-/// The picture with each rectangle blurred by the σ of its object: where they overlap, by the largest. Each σ has a blur.
-fn strongest_blurs(
-    picture: &Picture,
-    rects: &[Rect],
-    objects: &[Area],
-    sigma_of: impl Fn(&Area) -> f64,
-    sigmas: &[f64],
-    blurs: &[Picture],
-) -> Picture {
-    let mut out = picture.clone();
-    for (sigma, blur) in sigmas.iter().zip(blurs) {
-        let of_sigma = rects.iter().zip(objects).filter(|(_, area)| sigma_of(area) == *sigma);
-        let of_sigma: Vec<(Rect, f64)> = of_sigma.map(|(rect, _)| (*rect, 1.0)).collect();
-        for plane in 0..picture.planes.len() {
-            let covered = strongest(&picture.planes, plane, &of_sigma).into_iter().map(|strength| strength > 0.0);
-            let bytes = out.bytes[plane].iter_mut().zip(&blur.bytes[plane]).zip(covered);
-            bytes.filter(|(_, covered)| *covered).for_each(|((byte, blurred), _)| *byte = *blurred);
-        }
-    }
-    out
 }
 
 /// Compares every sample with the mix of the source and a cover, whose weight is between the first bound and the last; where nothing

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::common::Noise;
-use crate::common::pictures::{Picture, kinds, pitch, rect, resized, strongest};
+use crate::common::pictures::{Picture, kinds, random_rect, rect, resized};
 use gstcudagaussblur::cpu::{CpuEngine, TILES};
 use gstcudagaussblur::engine::{BlurRegion, Engine, Hide};
 use gstcudagaussblur::filter::BlurParams;
@@ -23,34 +23,22 @@ fn region(rect: Rect, sigma: f64) -> BlurRegion {
 fn check(engine: &mut Engine, picture: &Picture, planes: Selection, covers: &[Vec<BlurRegion>]) {
     let mut blurs: BTreeMap<u64, Picture> = BTreeMap::new();
     for regions in covers {
-        let mut strengths = Vec::new();
-        for BlurRegion { rect, params } in regions {
-            strengths.push((*rect, params.sigma()));
+        for BlurRegion { params, .. } in regions {
             blurs.entry(params.sigma().to_bits()).or_insert_with(|| {
                 let (mut out, options) = (picture.clone(), Options { planes, ..(*params).into() });
                 assert!(engine.blur(options, &picture.frame(), &mut out.frame_mut()).unwrap().is_none());
                 out
             });
         }
-        let mut expected = picture.clone();
-        for (plane, bytes) in expected.bytes.iter_mut().enumerate() {
-            for (i, sigma) in strongest(&picture.planes, plane, &strengths).into_iter().enumerate() {
-                if sigma > 0.0 {
-                    bytes[i] = blurs[&sigma.to_bits()].bytes[plane][i];
-                }
-            }
-        }
+        let sigmas: Vec<(Rect, f64)> = regions.iter().map(|region| (region.rect, region.params.sigma())).collect();
+        let expected = picture.blurred_in(&sigmas, |sigma| blurs.get(&sigma.to_bits()));
         let in_another_order: Vec<BlurRegion> = regions.iter().rev().chain(regions).copied().collect();
         let orders = if regions.len() > 1 { vec![regions, &in_another_order] } else { vec![regions] };
         for regions in orders {
             let mut out = picture.clone();
             let cover = Hide::Blur { planes, regions: regions.clone() }.into();
             assert!(engine.cover(&cover, &mut out.frame_mut()).unwrap().is_none());
-            for (plane, (got, want)) in out.bytes.iter().zip(&expected.bytes).enumerate() {
-                let pitch = pitch(&picture.planes[plane]);
-                let first = got.iter().zip(want).position(|(got, want)| got != want).map(|i| (i % pitch, i / pitch));
-                assert!(got == want, "plane {plane}, first at {first:?}: {cover:?} of {:?}", picture.planes);
-            }
+            out.assert_is(&expected, || format!("{cover:?}"));
         }
     }
 }
@@ -155,17 +143,15 @@ fn regions_inside_of_large_pictures() {
 fn random_pictures_and_regions() {
     let (mut engine, mut noise) = (Engine::with_cpu(CpuEngine::new()), Noise(13));
     let kinds = kinds();
-    let mut below = |end: u32| (noise.next() % u64::from(end)) as u32;
     for _ in 0..400 {
-        let size = [1 + below(300), 1 + below(200)];
-        let planes = resized(&kinds[below(kinds.len() as u32) as usize], size);
-        let picture = Picture::new(&planes, u64::from(below(1 << 30)));
-        let flags = 1 + below(7);
+        let size = [1 + noise.below(300), 1 + noise.below(200)];
+        let planes = resized(&kinds[noise.below(kinds.len() as u32) as usize], size);
+        let picture = Picture::new(&planes, noise.below(1 << 30).into());
+        let flags = 1 + noise.below(7);
         let planes = Selection { primary: flags & 1 > 0, chroma: flags & 2 > 0, alpha: flags & 4 > 0 };
-        let regions = (0..below(5)).map(|_| {
-            let [x, y] = [below(size[0]), below(size[1])];
-            let rect = rect(x, y, 1 + below(size[0] - x), 1 + below(size[1] - y));
-            region(rect, [0.3, 1.5, 3.4, 3.5, 5.0, 12.0, 28.5, 40.0, 200.0][below(9) as usize])
+        let regions = (0..noise.below(5)).map(|_| {
+            let rect = random_rect(&mut noise, size);
+            region(rect, noise.pick(&[0.3, 1.5, 3.4, 3.5, 5.0, 12.0, 28.5, 40.0, 200.0]))
         });
         check(&mut engine, &picture, planes, &[regions.collect()]);
     }

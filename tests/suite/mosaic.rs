@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::common::Noise;
-use crate::common::pictures::{Picture, kinds, pitch, rect, resized, strongest};
+use crate::common::pictures::{Picture, kinds, pitch, random_rect, rect, resized, strongest};
 use crate::common::soft_oracle::{Sample, byte_of, samples, store, values};
 use gstcudagaussblur::engine::Hide;
 use gstcudagaussblur::filter::frame::{PlaneLayout, SampleLayout};
@@ -32,23 +32,13 @@ fn expected(picture: &Picture, rects: &[Rect], value: impl Fn(usize, usize, &Sam
 
 #[track_caller]
 fn check(hide: Hide, picture: &Picture, expected: &Picture) {
-    let what = format!("{hide:?} of {:?}", picture.planes);
-    let mut out = picture.clone();
+    let (what, mut out) = (format!("{hide:?}"), picture.clone());
     out.hide(hide).unwrap();
-    for (plane, (got, want)) in out.bytes.iter().zip(&expected.bytes).enumerate() {
-        let pitch = pitch(&picture.planes[plane]);
-        let place = got.iter().zip(want).position(|(got, want)| got != want).map(|i| (i % pitch, i / pitch));
-        assert!(got == want, "plane {plane} at {place:?}: {what}");
-    }
+    out.assert_is(expected, || what);
 }
 
-fn random_rects(noise: &mut Noise, [width, height]: [u32; 2], most: u32) -> Vec<Rect> {
-    let mut below = |end: u32| (noise.next() % u64::from(end)) as u32;
-    let rects = (0..=below(most)).map(|_| {
-        let [x, y] = [below(width), below(height)];
-        rect(x, y, 1 + below(width - x), 1 + below(height - y))
-    });
-    rects.collect()
+fn random_rects(noise: &mut Noise, size: [u32; 2], most: u32) -> Vec<Rect> {
+    (0..=noise.below(most)).map(|_| random_rect(noise, size)).collect()
 }
 
 const SIZES: [[u32; 2]; 6] = [[1, 1], [2, 3], [35, 22], [66, 34], [41, 27], [17, 2]];

@@ -351,8 +351,8 @@ unsafe impl FrameAccess for Copied<'_> {
 /// The oracle's cover of a whole picture, before it is mixed. Without exclusion it is what other tests compare with their
 /// oracles.
 fn covered(picture: &Picture, hide: &Hide, excluded: Option<&Nodes>) -> Picture {
-    let mut covered = picture.clone();
     let (Hide::Blur { planes, regions }, Some(excluded)) = (hide, excluded) else {
+        let mut covered = picture.clone();
         covered.hide(hide.clone()).unwrap();
         return covered;
     };
@@ -362,14 +362,7 @@ fn covered(picture: &Picture, hide: &Hide, excluded: Option<&Nodes>) -> Picture 
         backgrounds.entry(params.sigma().to_bits()).or_insert_with(background);
     }
     let regions: Vec<(Rect, f64)> = regions.iter().map(|region| (region.rect, region.params.sigma())).collect();
-    for (plane, bytes) in covered.bytes.iter_mut().enumerate() {
-        for (i, sigma) in strongest(&picture.planes, plane, &regions).into_iter().enumerate() {
-            if let Some(background) = backgrounds.get(&sigma.to_bits()) {
-                bytes[i] = background.bytes[plane][i];
-            }
-        }
-    }
-    covered
+    picture.blurred_in(&regions, |sigma| backgrounds.get(&sigma.to_bits()))
 }
 
 /// The oracle's picture of a cover with weights, and with an exclusion.
