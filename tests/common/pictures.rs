@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use gstcudagaussblur::cpu::CpuEngine;
 use gstcudagaussblur::engine::{Engine, EngineError, Hide};
-use gstcudagaussblur::filter::frame::{Frame, FrameMut, Plane, PlaneLayout, SampleLayout};
+use gstcudagaussblur::filter::frame::{Frame, FrameMut, Plane, PlaneLayout, Role, SampleLayout};
 use gstcudagaussblur::filter::picture::PictureGeometry;
 use gstcudagaussblur::filter::regions::Rect;
 
 pub use super::cases::resized;
-use super::soft_oracle::{byte_of, largest_of_luma};
+use super::soft_oracle::{byte_of, largest_of_luma, store, values};
 use super::{Noise, cases};
 
 /// Bytes between the rows of every plane.
@@ -73,6 +73,26 @@ impl Picture {
             }
         }
         out
+    }
+
+    /// The plane with the alpha channel, its layout, and the place of the channel in a pixel.
+    pub fn alpha_channel(&self) -> Option<(usize, PlaneLayout, usize)> {
+        let channel = |layout: &PlaneLayout| layout.roles().iter().position(|role| *role == Role::Alpha);
+        self.planes.iter().enumerate().find_map(|(plane, layout)| Some((plane, *layout, channel(layout)?)))
+    }
+
+    /// Gives the alpha channel, if there is one, these values of 8 bits, rounded down to its depth. The bits below them stay.
+    pub fn set_alpha(&mut self, value: impl Fn(u32, u32) -> u8) {
+        let Some((plane, layout, channel)) = self.alpha_channel() else { return };
+        let before = values(&layout, &self.bytes[plane]);
+        for (pixel, i) in (0..).zip((channel..before.len()).step_by(layout.channels.into())) {
+            let upper = u16::from(value(pixel % layout.width, pixel / layout.width));
+            let value = match layout.sample_layout {
+                SampleLayout::Packed1010102 => upper >> 6,
+                _ => upper << (layout.depth - 8) | before[i] & ((1 << (layout.depth - 8)) - 1),
+            };
+            store(&layout, &mut self.bytes[plane], i, value);
+        }
     }
 
     pub fn frame(&self) -> Frame<'_> {

@@ -30,12 +30,11 @@ use gst::prelude::*;
 use gst_video::{VideoFormat, VideoInfo, VideoRegionOfInterestMeta};
 use gstcudagaussblur::element::formats as layouts;
 use gstcudagaussblur::engine::Hide;
-use gstcudagaussblur::filter::frame::{PlaneLayout, Role, SampleLayout};
+use gstcudagaussblur::filter::frame::Role;
 use gstcudagaussblur::filter::regions::Rect;
 
 use super::covered::{self, blurred, covering};
 use super::pictures::{Picture, pitch, rect};
-use super::soft_oracle;
 use super::video::{self, Blur, FRAME};
 
 /// The size of most pictures: odd, so that halves are rounded.
@@ -118,24 +117,6 @@ impl Stream {
         self
     }
 
-    /// Gives the picture an alpha channel with these values of 8 bits, rounded down to its depth. The bits below them are noise.
-    pub fn set_alpha(&mut self, value: impl Fn(u32, u32) -> u8) {
-        let channel = |layout: &PlaneLayout| layout.roles().iter().position(|role| *role == Role::Alpha);
-        let planes = self.picture.planes.iter().zip(&mut self.picture.bytes);
-        let alpha = planes.filter_map(|(layout, bytes)| Some((*layout, channel(layout)?, bytes))).next();
-        let (layout, channel, bytes) = alpha.expect("an alpha channel");
-        let before = soft_oracle::values(&layout, bytes);
-        for (pixel, i) in (0..).zip((channel..before.len()).step_by(layout.channels.into())) {
-            let upper = u16::from(value(pixel % layout.width, pixel / layout.width));
-            let value = match layout.sample_layout {
-                SampleLayout::Packed1010102 => upper >> 6,
-                _ => upper << (layout.depth - 8) | before[i] & ((1 << (layout.depth - 8)) - 1),
-            };
-            soft_oracle::store(&layout, bytes, i, value);
-        }
-        self.hidden = hidden(&self.element, &self.info, &self.picture);
-    }
-
     /// The samples of a frame's first plane, of 8 bits.
     pub fn luma(&self, buffer: &gst::Buffer) -> impl Fn(u32, u32) -> u8 + use<> {
         let (is_padded, planes) = covered::planes(&self.info, &self.picture.planes, buffer);
@@ -210,7 +191,8 @@ impl Stream {
             }
             ("alpha", _) => {
                 let value = detail.expect(word).parse().expect(word);
-                self.set_alpha(|_, _| value);
+                self.picture.set_alpha(|_, _| value);
+                self.hidden = hidden(&self.element, &self.info, &self.picture);
             }
             ("flush", _) => {
                 self.send(gst::event::FlushStart::new());

@@ -8,17 +8,17 @@ use gst_video::{VideoInfo, VideoMeta};
 use gstcudagaussblur::cpu::CpuEngine;
 use gstcudagaussblur::engine::{Engine, Hide};
 use gstcudagaussblur::filter::BlurParams;
-use gstcudagaussblur::filter::frame::{PlaneLayout, Role, SampleLayout};
+use gstcudagaussblur::filter::frame::{PlaneLayout, SampleLayout};
 use gstcudagaussblur::filter::mosaic::MosaicRegion;
 use gstcudagaussblur::filter::plan::{AlphaMode, Options, Selection};
 use gstcudagaussblur::filter::regions::{Area, Rect, outside, strength_sigma};
 use gstcudagaussblur::filter::weights::Edge;
 
 use crate::common::pictures::{PADDING, Picture, pitch};
-use crate::common::soft_oracle::{Form, Item, Nodes, byte_of, filled, store, values};
+use crate::common::soft_oracle::{Form, Item, Nodes, byte_of, filled, values};
 use crate::rule::{Alpha, Demand, Moment, Must};
 use crate::settings::Settings;
-use crate::steps::{Layout, MaskParam, Samples};
+use crate::steps::{Layout, MaskParam};
 
 /// What is wrong: what kind of failure it is, by which shrinking recognises it, and the details.
 #[derive(Debug, Clone)]
@@ -136,8 +136,8 @@ pub fn read(info: &VideoInfo, layouts: &[PlaneLayout], buffer: &gst::BufferRef) 
 
 /// The alpha channel of a picture, if it has one.
 pub fn alpha_of(picture: &Picture) -> Option<Alpha> {
-    let (plane, layout, channel) = alpha_channel(&picture.planes)?;
-    let values = values(layout, &picture.bytes[plane]);
+    let (plane, layout, channel) = picture.alpha_channel()?;
+    let values = values(&layout, &picture.bytes[plane]);
     let upper_bits = |value: u16| match layout.sample_layout {
         // Two bits, of which the upper one is that of 128 and more.
         SampleLayout::Packed1010102 => value as u8 * 85,
@@ -145,27 +145,6 @@ pub fn alpha_of(picture: &Picture) -> Option<Alpha> {
     };
     let values = values.into_iter().skip(channel).step_by(layout.channels.into());
     Some(Alpha { size: [layout.width, layout.height], samples: values.map(upper_bits).collect() })
-}
-
-/// Writes the upper bits of the alpha channel, if there is one.
-pub fn set_alpha(picture: &mut Picture, samples: Samples) {
-    let Some((plane, layout, channel)) = alpha_channel(&picture.planes) else { return };
-    let (layout, before) = (*layout, values(layout, &picture.bytes[plane]));
-    for (i, before) in before.iter().enumerate().skip(channel).step_by(layout.channels.into()) {
-        let pixel = (i / usize::from(layout.channels)) as u32;
-        let upper: u16 = samples.at([layout.width, layout.height], pixel % layout.width, pixel / layout.width).into();
-        let value = match layout.sample_layout {
-            SampleLayout::Packed1010102 => upper >> 6,
-            _ => upper << (layout.depth - 8) | before & ((1 << (layout.depth - 8)) - 1),
-        };
-        store(&layout, &mut picture.bytes[plane], i, value);
-    }
-}
-
-/// The plane with the alpha channel, and its place in a pixel.
-fn alpha_channel(layouts: &[PlaneLayout]) -> Option<(usize, &PlaneLayout, usize)> {
-    let channel = |layout: &PlaneLayout| layout.roles().iter().position(|role| *role == Role::Alpha);
-    layouts.iter().enumerate().find_map(|(plane, layout)| Some((plane, layout, channel(layout)?)))
 }
 
 /// The blur that the properties ask for.

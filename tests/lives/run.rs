@@ -16,7 +16,7 @@ use crate::common::floats;
 use crate::common::pictures::Picture;
 use crate::common::video;
 use crate::cuda_frames::Context;
-use crate::judge::{Failure, Judge, Pending, Said, alpha_of, fail, read, set_alpha};
+use crate::judge::{Failure, Judge, Pending, Said, alpha_of, fail, read};
 use crate::rule::{Demand, Moment};
 use crate::settings::{self, Settings};
 use crate::steps::{CUDA_MEMORY, Caps, Downstream, Frame, Layout, Owner, Step, has_alpha};
@@ -523,7 +523,7 @@ impl<'a> Life<'a> {
         };
         let layouts = formats::planes(&info, is_interlaced).unwrap();
         let mut drawn = Picture::new(&layouts, frame.noise);
-        frame.alpha.inspect(|samples| set_alpha(&mut drawn, *samples));
+        frame.alpha.inspect(|samples| drawn.set_alpha(|x, y| samples.at([layouts[0].width, layouts[0].height], x, y)));
         let mut made = match self.context.as_ref().filter(|_| caps.is_in_cuda) {
             Some(context) => self.exempt(|| buffers::in_cuda(context, frame, &info, &drawn, &self.memories)),
             None => buffers::buffer(frame, &info, &drawn, &self.memories),
