@@ -115,10 +115,19 @@ fn add_meta(buffer: &mut gst::BufferRef, roi: &RoiBox, alive: &Arc<()>) {
         unsafe { (*meta.as_mut_ptr()).roi_type = 0 };
     }
     if let Some(confidence) = roi.confidence {
-        meta.add_param(gst::Structure::builder("detection").field("confidence", confidence).build());
+        let detection = gst::Structure::builder("detection");
+        // Of other types too. What is not from 0 to 1 is no confidence, whatever its type.
+        let detection = match confidence {
+            0.5 => detection.field("confidence", 0.5_f32),
+            7.0 => detection.field("confidence", 7),
+            -1.0 => detection.field("confidence", "low"),
+            _ => detection.field("confidence", confidence),
+        };
+        meta.add_param(detection.build());
     }
     if let Some(id) = roi.id {
-        meta.add_param(gst::Structure::builder("object_id").field("id", id).build());
+        let object = gst::Structure::builder("object_id");
+        meta.add_param(if id < 0 { object.field("id", "none") } else { object.field("id", id) }.build());
     }
     if let Some(mask) = &roi.mask {
         meta.add_param(gst::Structure::builder("mask").field("sample", mask_sample(mask, alive)).build());
