@@ -14,6 +14,7 @@ use common::video::{Blur, info};
 use gst::ffi::GstBuffer;
 use gst::glib;
 use gst::glib::ffi::GQuark;
+use gst::glib::gobject_ffi::{G_TYPE_OBJECT, GObject, GObjectClass, g_type_register_static_simple};
 use gst::glib::translate::{IntoGlib, IntoGlibPtr};
 use gst::prelude::*;
 use gst_video::VideoFormat;
@@ -130,21 +131,11 @@ impl Meta {
         type Add =
             unsafe extern "C" fn(Raw, *mut GstBuffer, i32, usize, *const u32, i32, i32, u32, u32, *mut Mtd) -> i32;
         let (x, y, width, height) = (x as i32, y as i32, width as u32, height as u32);
+        let (mask, count, ids) = (mask.into_glib_ptr(), ids.len(), ids.as_ptr());
         // SAFETY: `raw` is a live relation meta, which takes ownership of the buffer, and `ids` has the number of ids. The type
         // cannot be read back.
         self.entry(|raw, mtd| unsafe {
-            function::<Add>("add_segmentation_mtd")(
-                raw,
-                mask.into_glib_ptr(),
-                1,
-                ids.len(),
-                ids.as_ptr(),
-                x,
-                y,
-                width,
-                height,
-                mtd,
-            )
+            function::<Add>("add_segmentation_mtd")(raw, mask, 1, count, ids, x, y, width, height, mtd)
         })
     }
 
@@ -291,35 +282,17 @@ fn main() {
         trial("segmentations_cover_and_show_as_masks_of_regions_of_interest_do", is_new, covered_by_segmentations),
     ];
     libtest_mimic::run(&Arguments::from_args(), trials).exit_if_failed();
-    // From here on there is a type of this name.
+    // From here on there is a type with the name of GStreamer's element yolosegv8tensordec, which is part of 1.28.
     let decoder = || {
-        assert!(glib::Type::from_name("GstYoloSegTensorDecoder").is_none());
-        Decoder::static_type();
+        let name = c"GstYoloSegTensorDecoder";
+        assert!(glib::Type::from_name(name.to_str().unwrap()).is_none());
+        let [class, instance] = [size_of::<GObjectClass>(), size_of::<GObject>()].map(|size| size as u32);
+        // SAFETY: the type is GObject but for its name, and has its sizes.
+        unsafe { g_type_register_static_simple(G_TYPE_OBJECT, name.as_ptr(), class, None, instance, None, 0) };
         masks_of_the_yolo_decoder();
     };
     let trials = vec![trial("masks_that_the_yolo_decoder_writes_wrong_leave_the_box", is_new, decoder)];
     libtest_mimic::run(&Arguments::from_args(), trials).exit();
-}
-
-glib::wrapper! {
-    /// Stands for GStreamer's element `yolosegv8tensordec`, which is part of 1.28.
-    pub struct Decoder(ObjectSubclass<decoder::Decoder>);
-}
-
-mod decoder {
-    use gst::glib;
-    use gst::glib::subclass::prelude::*;
-
-    #[derive(Default)]
-    pub struct Decoder;
-
-    #[glib::object_subclass]
-    impl ObjectSubclass for Decoder {
-        const NAME: &'static str = "GstYoloSegTensorDecoder";
-        type Type = super::Decoder;
-    }
-
-    impl ObjectImpl for Decoder {}
 }
 
 fn metas() {
@@ -522,8 +495,6 @@ fn unreadable_masks() {
         ("no stride", Image { stride: 0, ..image() }),
         ("16 bits in half the bytes", Image { format: VideoFormat::Gray16Le, ..image() }),
         ("no place", image().over([10, 20, 0, 0])),
-        ("a place without height", image().over([10, 20, 8, 0])),
-        ("a place without width", image().over([10, 20, 0, 4])),
     ] {
         let image = image.declaring(&[0, 1]);
         let alone = frame(|meta| _ = meta.segmentation(image.clone()));
