@@ -126,39 +126,28 @@ fn half_views_have_half_the_sigma() {
     }
 }
 
-/// What is shown of a zone at the seam shows nothing of the view beside, however it grows.
+/// What is shown of a zone beyond the seam shows nothing of the view beside, however it grows. What is covered of it is as much in each
+/// view as in a stream of its own, also of an ellipse around a place beyond the view.
 #[test]
-fn zones_that_are_shown_end_at_the_seam() {
-    for (mode, shape) in
-        [SideBySide, TopBottom].into_iter().flat_map(|mode| [(mode, "box feather=4"), (mode, "ellipse")])
-    {
-        let infos = infos(Gray8, mode);
-        let properties = format!(
-            "region-mode=outside region-sources=zones cover=fill fill-color=0xff000000 grow=9 shape={shape} \
-             zones=<[zone,x=0.6,y=0.6,width=0.9,height=0.9]>"
-        );
-        let packed = output(infos[0].to_caps().unwrap(), &properties, &vec![255; infos[0].size()], None);
-        for view in [0, 1].map(|index| view(&infos, &packed, index)) {
-            assert!(view.contains(&255), "{mode:?} {shape}: nothing is shown");
-            let along = |i: usize| if mode == SideBySide { i % 96 } else { i / 96 };
-            let shown = (0..view.len()).filter(|i| along(*i) < 20 && view[*i] != view[0]).count();
-            assert_eq!(shown, 0, "{mode:?} {shape}: a view shows what the zone of the other one grows to");
-        }
-    }
-}
-
-/// What is covered of a zone is as much in each view as in a stream of its own, also of an ellipse around a place beyond the view.
-#[test]
-fn zones_that_are_covered_keep_their_shape_beyond_the_view() {
-    let zone = "zones=<[zone,x=0.6,y=0.6,width=0.9,height=0.9]>";
-    let properties = format!("region-mode=inside region-sources=zones cover=fill shape=ellipse {zone}");
+fn zones_end_at_the_seam_and_keep_their_shape() {
     for mode in [SideBySide, TopBottom] {
-        let infos = infos(VideoFormat::Gray8, mode);
-        let of = |info: &VideoInfo| output(info.to_caps().unwrap(), &properties, &vec![255; info.size()], None);
-        let [packed, alone] = infos.each_ref().map(of);
+        let infos = infos(Gray8, mode);
+        let of = |info: &VideoInfo, properties: &str| {
+            let zone = "region-sources=zones cover=fill zones=<[zone,x=0.6,y=0.6,width=0.9,height=0.9]>";
+            output(info.to_caps().unwrap(), &format!("{zone} {properties}"), &vec![255; info.size()], None)
+        };
+        for shape in ["box feather=4", "ellipse"] {
+            let packed = of(&infos[0], &format!("region-mode=outside grow=9 shape={shape}"));
+            for view in [0, 1].map(|index| view(&infos, &packed, index)) {
+                assert!(view.contains(&255), "{mode:?} {shape}: nothing is shown");
+                let along = |i: usize| if mode == SideBySide { i % 96 } else { i / 96 };
+                let shown = (0..view.len()).filter(|i| along(*i) < 20 && view[*i] != view[0]).count();
+                assert_eq!(shown, 0, "{mode:?} {shape}: a view shows what the zone of the other one grows to");
+            }
+        }
+        let [packed, alone] = infos.each_ref().map(|info| of(info, "region-mode=inside shape=ellipse"));
         for index in [0, 1] {
-            let here = view(&infos, &packed, index);
-            let is_covered = here.iter().zip(&alone).all(|(here, alone)| here <= alone);
+            let is_covered = view(&infos, &packed, index).iter().zip(&alone).all(|(here, alone)| here <= alone);
             assert!(is_covered, "{mode:?}: view {index}");
         }
     }
