@@ -165,18 +165,13 @@ fn strange_boxes_cover_what_they_have_of_the_picture() {
     for (place, covered, shown) in [
         ((5, 5, 0, 9), "open", "whole"),
         ((97, 0, 5, 5), "open", "whole"),
-        ((0, 61, 5, 5), "open", "whole"),
-        ((2_000_000_000, 5, 9, 9), "open", "whole"),
         // Producers with signed boxes wrap the corner of an object that is partly left of and above the frame.
         ((MAX - 5, MAX - 3, 10, 12), "4x8+0+0", "93x8+4+0,97x53+0+8"),
         ((MAX, MAX, MAX, MAX), "whole", "whole"),
         ((96, 60, 1, 1), "1x1+96+60", "97x60+0+0,96x1+0+60"),
         ((90, 50, MAX, MAX), "7x11+90+50", "whole"),
-        ((0, 0, MAX, 1), "97x1+0+0", "whole"),
         ((0, 0, 194, 122), "whole", "open"),
         ((0, 0, 195, 61), "whole", "whole"),
-        ((0, 0, 97, 123), "whole", "whole"),
-        ((0, 0, MAX, MAX), "whole", "whole"),
     ] {
         for (mode, looks) in [("inside", covered), ("outside", shown)] {
             let mut stream = Stream::new(NV12, &format!("region-mode={mode} sigma=3 expand=0"));

@@ -215,16 +215,11 @@ fn detections_of_which_none_counts() {
     }
 }
 
+/// The others that are suspicious are in the unit tests of zones.
 #[test]
 fn zones_whose_times_are_seconds() {
-    for (place, warning) in [
-        ("x=0.1,start=5", "…zone 1 has start=5…nanoseconds…1 s is 1000000000"),
-        ("x=0.1,end=90", "…zone 1 has end=90…nanoseconds…1 s is 1000000000"),
-        ("x=0.1,end=1000000", ""),
-        ("x=0.1,start=0", ""),
-        ("x=1.0", "…zone 1 has x=1, where the picture ends…"),
-    ] {
-        let zones = ZONE.replace("x=0.1", place);
+    for (start, warning) in [(5, "…zone 1 has start=5…nanoseconds…1 s is 1000000000"), (0, "")] {
+        let zones = ZONE.replace("x=0.1", &format!("x=0.1,start={start}"));
         says(&format!("region-mode=inside {zones} | frame | {warning}"));
     }
 }

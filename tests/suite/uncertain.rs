@@ -134,15 +134,9 @@ fn an_object_whose_mask_does_not_count_is_covered_by_its_box_and_not_shown() {
     };
     let (old, lacking) = ("…more than one frame older…", "…has no mask…");
     // The timestamp of the mask of the fourth frame, whose own is 120 ms; that of the next mask is 40 ms later.
-    for (time, has_mask, warning) in [
-        (None, true, ""),
-        (Some(0), true, old),
-        (Some(40), true, old),
-        (Some(80), true, ""),
-        (Some(120), true, ""),
-        (Some(10_000), true, ""),
-        (None, false, lacking),
-    ] {
+    for (time, has_mask, warning) in
+        [(None, true, ""), (Some(40), true, old), (Some(80), true, ""), (None, false, lacking)]
+    {
         for (mode, look_ahead) in [("inside", 0), ("inside", 2), ("outside", 0), ("outside", 2)] {
             let properties = format!("shape=mask cover=fill expand=0 region-mode={mode} look-ahead={look_ahead}");
             let mut stream = Stream::gray(&properties);
