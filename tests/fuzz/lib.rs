@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
-//! What the fuzz targets share: the element in a harness, GStreamer with critical messages that end the process as a panic does, and
-//! numbers.
+//! What the fuzz targets share: numbers, GStreamer with critical messages that end the process as a panic does, and metas and frames
+//! for the element.
 
 use std::sync::OnceLock;
 
@@ -48,52 +48,20 @@ pub fn init() {
     });
 }
 
-/// A started element on the CPU in a harness.
-pub struct Blur {
-    /// The element.
-    pub element: gst::Element,
-    /// Its own bus.
-    pub bus: gst::Bus,
-    harness: gst_check::Harness,
-}
-
-impl Blur {
-    /// With properties as in a gst-launch line, for frames of this format. Downstream takes a GstVideoMeta.
-    pub fn new(properties: &str, info: &VideoInfo) -> Self {
-        init();
-        let element = gst::ElementFactory::make("cudagaussblur").property_from_str("backend", "cpu").build();
-        let (element, bus) = (element.expect("the element is registered"), gst::Bus::new());
-        for (name, value) in properties.split_whitespace().filter_map(|property| property.split_once('=')) {
-            element.set_property_from_str(name, value);
-        }
-        element.set_bus(Some(&bus));
-        let mut harness = gst_check::Harness::with_element(&element, Some("sink"), Some("src"));
-        harness.add_propose_allocation_meta(gst_video::VideoMeta::meta_api(), None);
-        harness.play();
-        harness.set_src_caps(info.to_caps().expect("the format has caps"));
-        Self { element, bus, harness }
+/// Pushes a frame of this format through an element on the CPU with properties as in a gst-launch line, and returns what leaves it.
+/// Downstream takes a GstVideoMeta.
+pub fn push(properties: &str, info: &VideoInfo, frame: gst::Buffer) -> Result<gst::Buffer, gst::FlowError> {
+    let element = gst::ElementFactory::make("cudagaussblur").property_from_str("backend", "cpu").build();
+    let element = element.expect("the element is registered");
+    for (name, value) in properties.split_whitespace().filter_map(|property| property.split_once('=')) {
+        element.set_property_from_str(name, value);
     }
-
-    /// Pushes a frame, and returns what leaves the element.
-    pub fn push(&mut self, buffer: gst::Buffer) -> Result<gst::Buffer, gst::FlowError> {
-        self.harness.push(buffer)?;
-        Ok(self.harness.try_pull().expect("a frame leaves for each that enters"))
-    }
-}
-
-impl Drop for Blur {
-    fn drop(&mut self) {
-        // Messages on the bus keep the element alive, and it the bus.
-        self.bus.set_flushing(true);
-    }
-}
-
-/// The bytes of a GRAY8 frame without padding between its rows.
-pub fn gray(buffer: &gst::Buffer, info: &VideoInfo) -> Vec<u8> {
-    let map = buffer.map_readable().expect("the output is readable");
-    let stride = buffer.meta::<gst_video::VideoMeta>().map_or(info.stride()[0], |meta| meta.stride()[0]);
-    let (stride, width) = (stride as usize, info.width() as usize);
-    (0..info.height() as usize).flat_map(|y| map[y * stride..][..width].to_vec()).collect()
+    let mut harness = gst_check::Harness::with_element(&element, Some("sink"), Some("src"));
+    harness.add_propose_allocation_meta(gst_video::VideoMeta::meta_api(), None);
+    harness.play();
+    harness.set_src_caps(info.to_caps().expect("the format has caps"));
+    harness.push(frame)?;
+    Ok(harness.try_pull().expect("a frame leaves for each that enters"))
 }
 
 /// Adds a GstVideoMeta that says this, true or not. The bindings look at the size of the buffer.

@@ -4,7 +4,7 @@
 #![no_main]
 
 use arbitrary::Arbitrary;
-use cudagaussblur_fuzz::{Blur, Number};
+use cudagaussblur_fuzz::{Number, add_meta, push};
 use gst_video::{VideoFormat, VideoInfo, VideoMeta};
 use gstcudagaussblur::element::formats;
 
@@ -68,7 +68,7 @@ fn check(input: &Input, info: &VideoInfo) {
         strides = [0, 1, 2, 3].map(|plane| meta.strides[plane].get(strides[plane].into()) as i32);
         describes = of == info.format() && size[0] >= info.width() && size[1] >= info.height();
         describes &= planes == info.n_planes();
-        cudagaussblur_fuzz::add_meta(&mut buffer, of, size, planes, offsets, strides);
+        add_meta(&mut buffer, of, size, planes, offsets, strides);
     } else {
         describes &= count >= info.size();
     }
@@ -102,7 +102,7 @@ fn check(input: &Input, info: &VideoInfo) {
     };
     // To map two memories as one would merge them.
     let address = if split == count { buffer.map_readable().ok().map(|map| map.as_ptr()) } else { None };
-    let output = Blur::new(properties, info).push(buffer);
+    let output = push(properties, info, buffer);
     assert_eq!(output.is_ok(), is_readable && (is_apart || !input.is_in_place), "{info:?} {rows:?}: {input:?}");
     let Ok(output) = output else { return };
     let map = output.map_readable().expect("the output is readable");
