@@ -93,6 +93,7 @@ fn setup_gets_rust_from_the_archive_or_from_the_network_or_says_what_it_needs() 
     let curl = format!("cat <<'END'\n{}\nEND", makes_cargo(".cargo/bin", "9.0.0"));
     let (apt, curl) = (("apt-get", &*apt), ("curl", &*curl));
     let locked = ("apt-get", "echo E: locked >&2; exit 100");
+    let [old, new] = [("cargo", "echo cargo 1.63.0"), ("cargo", "echo cargo 9.0.0")];
     let with_toolchain = ("cargo", "echo cargo 1.${RUSTUP_TOOLCHAIN:+99}0.0");
     let in_home = format!("{HOME_CARGO} --version\n");
     let table: [(&str, &[StandIn], &[&str], &str); 13] = [
@@ -103,12 +104,7 @@ fn setup_gets_rust_from_the_archive_or_from_the_network_or_says_what_it_needs() 
         ("apt fails", &[CANDIDATE, locked, curl], &[POLICY, INSTALLS, DOWNLOADS], &format!("{INSTALLING}E: locked\n")),
         ("rustup", &[CANDIDATE, apt, curl, ("rustup", &new_cargo)], &[TOOLCHAIN, DEFAULT], INSTALLING),
         // Its package conflicts with that of rustup.
-        (
-            "old cargo",
-            &[CANDIDATE, apt, curl, ("cargo", "echo cargo 1.63.0")],
-            &[VERSION, VERSION, DOWNLOADS],
-            INSTALLING,
-        ),
+        ("old cargo", &[CANDIDATE, apt, curl, old], &[VERSION, VERSION, DOWNLOADS], INSTALLING),
         // The default toolchain of the user stays.
         (
             "old default",
@@ -116,12 +112,7 @@ fn setup_gets_rust_from_the_archive_or_from_the_network_or_says_what_it_needs() 
             &[VERSION, VERSION, TOOLCHAIN, DEFAULT, VERSION, VERSION, VERSION],
             INSTALLING,
         ),
-        (
-            "new cargo",
-            &[CANDIDATE, apt, curl, ("rustup", FAILS), ("cargo", "echo cargo 9.0.0")],
-            &[VERSION, VERSION],
-            "",
-        ),
+        ("new cargo", &[CANDIDATE, apt, curl, ("rustup", FAILS), new], &[VERSION, VERSION], ""),
         // Of rustup's installer, in a shell that was started before it.
         ("home", &[CANDIDATE, apt, curl, (HOME_CARGO, "echo cargo 9.0.0")], &[&in_home, &in_home], ""),
         ("no network", &[NO_PACKAGE, ("curl", FAILS)], &[POLICY, DOWNLOADS], CANNOT),
