@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::common::Noise;
-use crate::common::pictures::{Picture, kinds, pitch, random_rect, rect, resized, strongest};
+use crate::common::pictures::{Picture, kinds, random_rect, rect, resized, strongest};
 use crate::common::soft_oracle::{Sample, byte_of, samples, store, values};
 use gstcudagaussblur::engine::Hide;
 use gstcudagaussblur::filter::frame::{PlaneLayout, SampleLayout};
@@ -149,8 +149,7 @@ fn objects_without_a_size_have_one_cell() {
         let mut out = picture.clone();
         let region = MosaicRegion::new(rect(0, 0, 40, 30), Area { left, top, right, bottom }, 6);
         out.hide(Hide::Mosaic(vec![region])).unwrap();
-        let rows = out.bytes[0].chunks(pitch(&picture.planes[0]));
-        let values: Vec<u8> = rows.flat_map(|row| row[..40].iter().copied()).collect();
+        let values = values(&picture.planes[0], &out.bytes[0]);
         assert!(values.iter().all(|value| *value == values[0]), "{left} {top} {right} {bottom}");
     }
 }
