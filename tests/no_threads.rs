@@ -3,14 +3,10 @@
 
 mod common;
 
-use std::sync::Mutex;
-
-use common::checks::{check_child, child, child_process, has_words, trial};
+use common::checks::{check_child, child, child_process, has_words, log_warnings, trial};
 use common::video::{self, Blur, info};
 use gst_video::VideoFormat;
 use libtest_mimic::Arguments;
-
-static WARNINGS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 /// The exit status of a child in which the limit has no effect: the system may not enforce it, or not let root change its user.
 const UNLIMITED: i32 = 77;
@@ -46,18 +42,13 @@ fn forbid_threads() -> bool {
 
 fn blur_without_threads() {
     video::init();
-    gst::log::set_threshold_for_name("cudagaussblur", gst::DebugLevel::Warning);
-    gst::log::add_log_function(|category, level, _, _, _, _, message| {
-        if category.name() == "cudagaussblur" && level == gst::DebugLevel::Warning {
-            WARNINGS.lock().unwrap().push(message.get().unwrap_or_default().to_string());
-        }
-    });
+    let warnings = log_warnings();
     if !forbid_threads() {
         std::process::exit(UNLIMITED);
     }
     // Large enough to be split between several threads.
     let info = info(VideoFormat::Rgba, 640, 360);
     Blur::with("backend=cpu sigma=4", &info).check(&info, 1, 4.0);
-    let [warning] = &WARNINGS.lock().unwrap()[..] else { panic!("not one warning: {WARNINGS:?}") };
+    let [warning] = &warnings.lock().unwrap()[..] else { panic!("not one warning: {warnings:?}") };
     has_words(warning, &["only 0 of", "ulimit -u"]);
 }

@@ -3,11 +3,10 @@
 
 mod common;
 
-use std::sync::Mutex;
-
 use common::Noise;
+use common::checks::log_warnings;
 use common::device_frames::{self, Block, Streams};
-use common::fake_driver::FakeDriver;
+use common::fake_driver::{FakeDriver, NO_BINARY_FOR_GPU};
 use common::pictures::rect;
 use common::video::{self, Blur, info, stat};
 use gst::prelude::*;
@@ -16,7 +15,6 @@ use gstcudagaussblur::cuda::CudaEngine;
 use gstcudagaussblur::engine::Engine;
 use gstcudagaussblur::filter::frame::PlaneLayout;
 
-const NO_BINARY_FOR_GPU: i32 = 209;
 const DEVICES: i32 = 16;
 
 /// The fake driver with devices of 9.0.
@@ -86,31 +84,19 @@ fn covers_on_the_device_load_nothing() {
     }
 }
 
-static WARNINGS: Mutex<Vec<String>> = Mutex::new(Vec::new());
-
-fn log_warnings() {
-    video::init();
-    gst::log::set_threshold_for_name("cudagaussblur", gst::DebugLevel::Warning);
-    gst::log::add_log_function(|category, level, _, _, _, _, message| {
-        if category.name() == "cudagaussblur" && level == gst::DebugLevel::Warning {
-            WARNINGS.lock().unwrap().push(message.get().unwrap_or_default().to_string());
-        }
-    });
-}
-
 /// Parts that cannot be loaded are tried again when a frame needs them; the frame fails if that fails too.
 #[cfg_attr(not(feature = "cubins"), ignore = "expects the kernels of the machine code")]
 #[test]
 fn part_that_does_not_load_is_tried_again_and_then_falls_back() {
-    log_warnings();
+    let warnings = log_warnings();
     for (id, is_cleared) in [(6, true), (7, false)] {
         let driver = driver();
         let mut blur = Blur::new(&format!("backend=auto cuda-device-id={id}"));
-        WARNINGS.lock().unwrap().clear();
+        warnings.lock().unwrap().clear();
         driver.fail("cuModuleLoadData", 0, NO_BINARY_FOR_GPU);
         blur.caps(&info(Rgb, 40, 20));
         let of_parts = |line: &&String| line.contains("are not loaded before they are needed");
-        assert_eq!(WARNINGS.lock().unwrap().iter().filter(of_parts).count(), 6, "a warning for each part");
+        assert_eq!(warnings.lock().unwrap().iter().filter(of_parts).count(), 6, "a warning for each part");
         if is_cleared {
             driver.clear_faults();
         }

@@ -2,8 +2,8 @@
 //! counted, child processes.
 
 use std::process::{Command, Output};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use gst::prelude::*;
 use gst_video::{VideoFormat, VideoInfo};
@@ -107,6 +107,19 @@ pub fn count_allocation_queries(element: &gst::Element) -> Arc<AtomicUsize> {
         gst::PadProbeReturn::Ok
     });
     queries
+}
+
+/// The warnings that the element logs from now on.
+pub fn log_warnings() -> &'static Mutex<Vec<String>> {
+    static WARNINGS: Mutex<Vec<String>> = Mutex::new(Vec::new());
+    gst::init().unwrap();
+    gst::log::set_threshold_for_name("cudagaussblur", gst::DebugLevel::Warning);
+    gst::log::add_log_function(|category, level, _, _, _, _, message| {
+        if category.name() == "cudagaussblur" && level == gst::DebugLevel::Warning {
+            WARNINGS.lock().unwrap().push(message.get().unwrap_or_default().to_string());
+        }
+    });
+    &WARNINGS
 }
 
 #[track_caller]

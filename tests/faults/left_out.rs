@@ -3,14 +3,13 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Output};
-use std::sync::Mutex;
 
 use gst::prelude::*;
 use gst_video::VideoFormat;
 use gstcudagaussblur::cuda::driver::api::FUNCTIONS;
 use libloading::Library;
 
-use crate::common::checks::{child, child_process, start_fails, starts};
+use crate::common::checks::{child, child_process, log_warnings, start_fails, starts};
 use crate::common::fake_library::{self, of_gstreamer};
 use crate::common::video::{self, Blur, info};
 
@@ -20,9 +19,6 @@ const LIBRARIES: &str = "CUDAGAUSSBLUR_TEST_LIBRARIES";
 const ALL: &str = "all";
 /// What a child process prints that cannot open its library.
 const NOT_TRIED: &str = "not tried";
-
-/// The warnings of the element's log.
-static WARNINGS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 /// Whether this is a child process, whose test it has run then.
 pub fn is_child() -> bool {
@@ -43,12 +39,7 @@ pub fn is_child() -> bool {
 fn check(left_out: &str) {
     gst::init().unwrap();
     gst::log::set_default_threshold(gst::DebugLevel::None);
-    gst::log::set_threshold_for_name("cudagaussblur", gst::DebugLevel::Warning);
-    gst::log::add_log_function(|category, _, _, _, _, _, message| {
-        if category.name() == "cudagaussblur" {
-            WARNINGS.lock().unwrap().push(message.get().unwrap_or_default().to_string());
-        }
-    });
+    let warnings = log_warnings();
     let is_needed = FUNCTIONS.contains(&left_out) || left_out == ALL;
     let named = if left_out == ALL { FUNCTIONS[0] } else { left_out };
     let has_words = |text: &str| text.contains(&format!("has no function {named}:")) && text.contains("libcuda.so.1");
@@ -69,7 +60,7 @@ fn check(left_out: &str) {
 
     let caps = element.factory().unwrap().static_pad_templates().iter().next().unwrap().caps();
     let has_cuda_memory = caps.to_string().contains("memory:CUDAMemory");
-    let warnings = WARNINGS.lock().unwrap().clone();
+    let warnings = warnings.lock().unwrap().clone();
     println!("{left_out}: CUDA memory {has_cuda_memory}, {warnings:?}");
     let count = |words: &dyn Fn(&str) -> bool| warnings.iter().filter(|line| words(line)).count();
     if is_needed {
