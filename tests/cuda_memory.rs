@@ -12,7 +12,7 @@ use common::pipes::{self, COVERS, CUDA, stat};
 use common::resident::Machine;
 use common::video::{self, Blur};
 use gst::prelude::*;
-use gst_video::{VideoFormat, VideoFrame, VideoFrameExt, VideoInfo};
+use gst_video::{VideoFormat, VideoInfo};
 use gstcudagaussblur::cuda::driver::device::Device;
 use gstcudagaussblur::cuda::driver::{DeviceMemory, PinnedMemory, Stream};
 use gstcudagaussblur::cuda::process;
@@ -142,7 +142,7 @@ fn contexts() {
             let context = seed / 3 % 3;
             let [frame, same] = [0, 1].map(|_| noise(&contexts[context], &info, seed as u64));
             // As a detector does. What is covered afterwards is not what was read.
-            luma(&info, frame.clone());
+            video::bytes(&info, frame.clone());
             // The copy shares the memory and has no pool. Later versions of GStreamer name the frame as its parent, whose pool has no
             // maximum.
             let pushed = if seed % 2 == 1 { frame.copy() } else { frame };
@@ -156,7 +156,7 @@ fn contexts() {
         blur.end();
         with_cpu.end();
         for seed in 0..12 {
-            let [got, want] = [&mut blur, &mut with_cpu].map(|blur| luma(&info, blur.harness.pull().unwrap()));
+            let [got, want] = [&mut blur, &mut with_cpu].map(|blur| video::bytes(&info, blur.harness.pull().unwrap()));
             assert!(got == want, "frame {seed}");
         }
         assert_eq!(blur.stats(["frames-copied", "frames-on-device"]), [surfaces, 12]);
@@ -222,12 +222,6 @@ fn on_both_devices(properties: &str) -> (VideoInfo, [Blur; 2]) {
 fn noise(context: &Context, info: &VideoInfo, seed: u64) -> gst::Buffer {
     let bytes = Noise(seed).bytes(64 * 48);
     context.frame(info, &[(&bytes[..64 * 32], 64, 64), (&bytes[64 * 32..], 64, 64)])
-}
-
-fn luma(info: &VideoInfo, buffer: gst::Buffer) -> Vec<u8> {
-    let frame = VideoFrame::from_buffer_readable(buffer, info).unwrap();
-    let rows = frame.plane_data(0).unwrap().chunks(frame.plane_stride()[0] as usize).take(32);
-    rows.flat_map(|row| row[..64].to_vec()).collect()
 }
 
 /// A context that was set before `cuda-device-id` selected another device is not used.

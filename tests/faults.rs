@@ -24,7 +24,7 @@ use common::video::{self, FRAME, nick};
 use gst::prelude::*;
 use gstcudagaussblur::cuda::CudaEngine;
 use libtest_mimic::Trial;
-use scenario::{Allocators, FRAMES, Memory, Scenario, read};
+use scenario::{Allocators, FRAMES, Memory, Scenario};
 
 /// Environment variable that selects combinations.
 const SELECTION: &str = "CUDAGAUSSBLUR_FAULTS";
@@ -272,7 +272,7 @@ impl<'a> Runner<'a> {
                 streamed.problems.push(format!("frame {frame} has the timestamp of another"));
             }
             // At once: whatever is still queued on the device stays queued.
-            let bytes = driver.exempt(|| read(&scenario.info(), output));
+            let bytes = driver.exempt(|| video::bytes(&scenario.info(), output));
             let count = |other: &[u8]| bytes.iter().zip(other).filter(|(got, other)| got == other).count();
             let (right, source) = (count(&expected[frame]), count(&sources[frame]));
             if right < bytes.len() {

@@ -1,9 +1,7 @@
 //! Pipelines that end in an appsink called `sink`, and the pictures that they output.
 
 use gst::prelude::*;
-use gst_video::{VideoFrame, VideoFrameExt, VideoInfo};
-
-use gstcudagaussblur::element::formats;
+use gst_video::VideoInfo;
 
 use super::checks::has_words;
 use super::video;
@@ -27,13 +25,7 @@ pub fn pictures(pipeline: &gst::Bin) -> impl Iterator<Item = Vec<u8>> + use<> {
     pipeline.set_state(gst::State::Playing).unwrap();
     let picture = |sample: gst::Sample| {
         let info = VideoInfo::from_caps(sample.caps().unwrap()).unwrap();
-        let frame = VideoFrame::from_buffer_readable(sample.buffer_owned().unwrap(), &info).unwrap();
-        let mut bytes = Vec::new();
-        for (plane, layout) in (0..).zip(formats::planes(&info, false).unwrap()) {
-            let rows = frame.plane_data(plane).unwrap().chunks(frame.plane_stride()[plane as usize] as usize);
-            rows.take(layout.height as usize).for_each(|row| bytes.extend(&row[..layout.row_bytes()]));
-        }
-        bytes
+        video::bytes(&info, sample.buffer_owned().unwrap())
     };
     std::iter::from_fn(move || sink.pull_sample().ok()).map(picture)
 }

@@ -7,6 +7,7 @@ use super::Noise;
 use super::cases::axis;
 use super::oracle::Image;
 use gstcudagaussblur::cuda::CudaEngine;
+use gstcudagaussblur::element::formats as layouts;
 use gstcudagaussblur::filter::BlurParams;
 
 pub const FRAME: gst::ClockTime = gst::ClockTime::from_mseconds(40);
@@ -147,13 +148,21 @@ pub fn with_meta(info: &VideoInfo, bytes: Vec<u8>, offsets: &[usize], strides: &
     buffer
 }
 
+/// The bytes of a frame in any memory, without those between its rows.
+pub fn bytes(info: &VideoInfo, buffer: gst::Buffer) -> Vec<u8> {
+    let frame = gst_video::VideoFrame::from_buffer_readable(buffer, info).unwrap();
+    let mut bytes = Vec::new();
+    for (plane, layout) in (0..).zip(layouts::planes(info, false).unwrap()) {
+        let rows = frame.plane_data(plane).unwrap().chunks(frame.plane_stride()[plane as usize] as usize);
+        rows.take(layout.height as usize).for_each(|row| bytes.extend(&row[..layout.row_bytes()]));
+    }
+    bytes
+}
+
 /// The picture in a buffer.
 pub fn read(info: &VideoInfo, buffer: &gst::Buffer) -> Image {
-    let frame = gst_video::VideoFrame::from_buffer_readable(buffer.clone(), info).unwrap();
     let (width, height, channels) = (info.width() as usize, info.height() as usize, info.comp_pstride(0) as usize);
-    let stride = frame.plane_stride()[0] as usize;
-    let rows = frame.plane_data(0).unwrap().chunks(stride).take(height);
-    let samples = rows.flat_map(|row| row[..width * channels].iter().copied().map(u16::from)).collect();
+    let samples = bytes(info, buffer.clone()).into_iter().map(u16::from).collect();
     Image { width, height, channels, depth: 8, samples }
 }
 

@@ -3,11 +3,11 @@
 
 use std::fmt;
 
-use gst_video::{VideoFormat, VideoFrame, VideoFrameExt, VideoInfo};
+use gst_video::{VideoFormat, VideoInfo};
 
 use crate::common::Noise;
 use crate::common::gst_cuda::Context;
-use crate::common::video::Blur;
+use crate::common::video::{self, Blur};
 
 /// The frames of a stream: enough for staging buffers, a pool's buffers and a registration after the first ones.
 pub const FRAMES: usize = 5;
@@ -144,7 +144,8 @@ impl Scenario {
     pub fn expected(&self, sources: &[Vec<u8>]) -> Vec<Vec<u8>> {
         let info = self.info();
         let mut blur = Blur::with(&format!("{} backend=cpu max-in-flight=1", self.properties()), &info);
-        sources.iter().map(|source| read(&info, blur.push(gst::Buffer::from_mut_slice(source.clone())))).collect()
+        let output = |source: &Vec<u8>| video::bytes(&info, blur.push(gst::Buffer::from_mut_slice(source.clone())));
+        sources.iter().map(output).collect()
     }
 
     /// A buffer with these bytes in the memory of the input.
@@ -176,15 +177,4 @@ pub struct Allocators {
     pub pinned: gstcudagaussblur::cuda::PinnedSource,
     /// `None` without libgstcuda.
     pub context: Option<Context>,
-}
-
-/// The bytes of a frame in any memory, without those between its rows.
-pub fn read(info: &VideoInfo, buffer: gst::Buffer) -> Vec<u8> {
-    let frame = VideoFrame::from_buffer_readable(buffer, info).unwrap();
-    let plane = |plane: u32| {
-        let rows = frame.plane_data(plane).unwrap().chunks(frame.plane_stride()[plane as usize] as usize);
-        let height = info.height() >> plane;
-        rows.take(height as usize).flat_map(|row| row[..info.width() as usize].to_vec()).collect::<Vec<u8>>()
-    };
-    [plane(0), plane(1)].concat()
 }
