@@ -16,14 +16,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-use common::checks::run_one_by_one;
+use common::checks::{run_one_by_one, trial};
 use common::fake_driver::{self, Calls, FakeDriver, LAUNCH_FAILED, OUT_OF_MEMORY};
 use common::fake_library;
 use common::gst_cuda::{self, Context};
 use common::video::{self, FRAME, nick};
 use gst::prelude::*;
 use gstcudagaussblur::cuda::CudaEngine;
-use libtest_mimic::Trial;
 use scenario::{Allocators, FRAMES, Memory, Scenario};
 
 /// Environment variable that selects combinations.
@@ -36,8 +35,8 @@ const AGAIN: usize = 2;
 const MAX_CALLS: i32 = 40;
 /// A run that takes longer hangs.
 const LIMIT: Duration = Duration::from_secs(60);
-/// Failures that are printed in full.
-const MAX_PRINTED: usize = 20;
+/// Failures after which a sweep ends.
+const MOST_FAILURES: usize = 20;
 
 /// How a function fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -94,13 +93,12 @@ fn main() {
         PANICS.fetch_add(1, Ordering::SeqCst);
         print(info);
     }));
-    let trial = |name: &str, uses_cuda_memory: bool| {
-        let run = move || Ok(sweep(uses_cuda_memory)?);
-        Trial::test(name, run).with_ignored_flag(uses_cuda_memory && !has_cuda_memory)
-    };
-    // It makes incomplete libraries of ELF files.
-    let left_out = Trial::test("functions_that_are_missing", || Ok(left_out::run()?)).with_ignored_flag(cfg!(windows));
-    run_one_by_one(vec![trial("faults_in_host_memory", false), trial("faults_in_cuda_memory", true), left_out]);
+    run_one_by_one(vec![
+        trial("faults_in_host_memory", true, || sweep(false)),
+        trial("faults_in_cuda_memory", has_cuda_memory, || sweep(true)),
+        // It makes incomplete libraries of ELF files.
+        trial("functions_that_are_missing", !cfg!(windows), left_out::run),
+    ]);
 }
 
 /// What a stream did.
@@ -346,8 +344,8 @@ fn leaked(live: [i32; 6], fault: Option<&Fault>, calls: &BTreeMap<String, Calls>
     })
 }
 
-/// Runs the combinations of one half of the scenarios and reports all failures.
-fn sweep(uses_cuda_memory: bool) -> Result<(), String> {
+/// Runs the combinations of one half of the scenarios. Failures are printed at once, in case that a later run crashes.
+fn sweep(uses_cuda_memory: bool) {
     let selection = std::env::var(SELECTION).ok();
     let driver = FakeDriver::new();
     let context = gst_cuda::is_open().then(Context::new);
@@ -355,22 +353,29 @@ fn sweep(uses_cuda_memory: bool) -> Result<(), String> {
     let _engine = context.as_ref().map(|context| CudaEngine::within(context.external()).unwrap());
     let make = Allocators { pinned: CudaEngine::new(0).unwrap().pinned(), context };
     let started = Instant::now();
-    let (mut functions, mut failing) = (BTreeSet::new(), Vec::new());
+    let mut failures = 0;
+    let mut report = |what: &str, problems: &[String]| {
+        if !problems.is_empty() {
+            eprintln!("{what}: {}", problems.join("; "));
+            failures += 1;
+            assert!(failures < MOST_FAILURES, "too many combinations failed");
+        }
+    };
+    let mut functions = BTreeSet::new();
     let (mut index, mut runs, mut reached, mut frames, mut abandoned) = (0, 0, 0, 0, 0);
     let scenarios = Scenario::all().into_iter().filter(|scenario| scenario.uses_cuda_memory() == uses_cuda_memory);
     for scenario in scenarios.filter(|scenario| !scenario.is_cold || make.context.is_some()) {
         let runner = Runner::new(&driver, scenario, &make);
         // The first one loads what later ones have.
         let [_, counted] = [0; 2].map(|_| runner.run(None));
-        if !counted.problems.is_empty() {
-            failing.push(format!("{scenario}, no fault: {}", counted.problems.join("; ")));
-        }
+        report(&format!("{scenario}, no fault"), &counted.problems);
         for fault in faults(&counted.calls) {
             index += 1;
+            let name = format!("{scenario}: {fault}");
             let is_chosen = match selection.as_deref() {
                 None => index % STEP == 0 || !functions.contains(&fault.function),
                 Some("all") => true,
-                Some(text) => format!("{scenario}: {fault}").contains(text),
+                Some(text) => name.contains(text),
             };
             if !is_chosen {
                 continue;
@@ -380,32 +385,20 @@ fn sweep(uses_cuda_memory: bool) -> Result<(), String> {
             reached += usize::from(outcome.calls.values().any(|calls| calls.failed > 0));
             frames += outcome.frames;
             abandoned += outcome.abandoned;
-            if !outcome.problems.is_empty() {
-                if failing.is_empty() {
-                    // Now, in case that a later run crashes.
-                    eprintln!("the first failure is {scenario}: {fault}: {}", outcome.problems.join("; "));
-                }
-                failing.push(format!("{scenario}: {fault}: {}", outcome.problems.join("; ")));
-            }
+            report(&name, &outcome.problems);
             functions.insert(fault.function);
         }
     }
     let (called, took) = (functions.len(), started.elapsed());
     println!(
         "{runs} of {index} combinations of {called} functions in {took:.1?}: the fault was reached in {reached}, {frames} \
-         frames were compared and {abandoned} abandoned, {} combinations failed",
-        failing.len()
+         frames were compared and {abandoned} abandoned"
     );
-    if !failing.is_empty() {
-        let all = failing.len();
-        failing.truncate(MAX_PRINTED);
-        return Err(format!("{all} combinations failed:\n{}", failing.join("\n")));
-    }
+    assert_eq!(failures, 0, "combinations that failed");
     if selection.is_none_or(|selection| selection == "all") {
         assert!(runs >= 300 && called >= 30 && frames >= 3 * runs && abandoned >= 20, "too little is tested");
         assert!(reached * 100 >= runs * 95, "most faults are not reached");
     }
-    Ok(())
 }
 
 /// Every fault in a stream that makes these calls.
