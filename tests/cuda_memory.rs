@@ -62,16 +62,9 @@ fn load_elements() -> bool {
         && ["cudaupload", "cudadownload"].iter().all(|name| gst::ElementFactory::find(name).is_some())
 }
 
-/// The fake driver with so many devices.
-fn devices(count: i32) -> FakeDriver {
-    let driver = FakeDriver::new();
-    driver.set_devices(count, (9, 0), (13, 0));
-    driver
-}
-
 /// Work is rejected on a stream of a context that is not current, and on memory of another device.
 fn work_across_contexts() {
-    let _machine = devices(2);
+    let _machine = FakeDriver::with_devices(2);
     let [first, second] = [0, 1].map(|id| process::open(id).unwrap().device().clone());
     let own = |device: &Device| {
         let _current = device.enter().unwrap();
@@ -113,7 +106,7 @@ fn source(caps: &str) -> String {
 /// The blur adds no copies to those of upload and download, whether or not frames wait. To a sink that supports video metas
 /// `cudadownload` passes the CUDA memory itself, which is downloaded when the sink maps it; for any other sink it copies the frame.
 fn no_copies() {
-    let machine = devices(1);
+    let machine = FakeDriver::new();
     let expected = run(NV12, "");
     for sink in ["", "! identity drop-allocation=true"] {
         let copied = |blur: &str| {
@@ -133,7 +126,7 @@ fn no_copies() {
 /// The blur adopts the context of each frame, and pushes those of another before it. A decoder's surfaces, which no pool hands out,
 /// are copied on the device while they wait.
 fn contexts() {
-    let machine = devices(2);
+    let machine = FakeDriver::with_devices(2);
     let contexts = [0, 1, 0].map(Context::on);
     for (look_ahead, waiting) in [("", 0), (&*format!("{ZONE} look-ahead=2"), 2)] {
         let (info, [mut blur, mut with_cpu]) = on_both_devices(&format!("sigma=2 {look_ahead}"));
@@ -172,7 +165,7 @@ fn contexts() {
 
 /// Downstream takes other memory from some frame on.
 fn other_caps() {
-    let machine = devices(1);
+    let machine = FakeDriver::new();
     let properties = "backend=cuda region-mode=frame sigma=2 max-in-flight=3";
     let mut stream = common::stream::Stream::of(&video::info(VideoFormat::Nv12, 64, 32), properties);
     machine.is_busy(9);
@@ -183,7 +176,7 @@ fn other_caps() {
 
 /// The elements of a pipeline share one context: checks how many exist besides the device's primary one while it plays.
 fn one_context() {
-    let machine = devices(1);
+    let machine = FakeDriver::new();
     for (elements, own) in [
         // The last element starts first and creates a context, which the others adopt.
         (&*format!("cudaupload ! {CUDA} ! cudagaussblur name=blur ! cudadownload"), 1),
@@ -226,7 +219,7 @@ fn noise(context: &Context, info: &VideoInfo, seed: u64) -> gst::Buffer {
 
 /// A context that was set before `cuda-device-id` selected another device is not used.
 fn device_id_set_later() {
-    let _machine = devices(2);
+    let _machine = FakeDriver::with_devices(2);
     let element = video::element("backend=cuda");
     element.set_context(&Context::new().shared());
     element.set_property("cuda-device-id", 1);
@@ -239,7 +232,7 @@ fn device_id_set_later() {
 }
 
 fn actionable_errors() {
-    let machine = devices(1);
+    let machine = FakeDriver::new();
     let fails = |caps: &str, properties: &str, words: &[&str]| {
         let blur = format!("cudaupload ! {CUDA} ! cudagaussblur {properties} ! {CUDA} ! cudadownload");
         pipes::fails(&format!("{} ! {blur}", source(caps)), words);

@@ -17,13 +17,6 @@ use gstcudagaussblur::filter::frame::PlaneLayout;
 
 const DEVICES: i32 = 16;
 
-/// The fake driver with devices of 9.0.
-fn driver() -> FakeDriver {
-    let driver = FakeDriver::new();
-    driver.set_devices(DEVICES, (9, 0), (13, 0));
-    driver
-}
-
 /// Pushes an RGB frame of 40x20 and compares it.
 fn push(blur: &mut Blur, sigma: f64) {
     video::set(&blur.element, &format!("sigma={sigma}"));
@@ -34,7 +27,7 @@ fn push(blur: &mut Blur, sigma: f64) {
 #[cfg_attr(not(feature = "cubins"), ignore = "expects the kernels of the machine code")]
 #[test]
 fn caps_load_all_that_frames_can_need() {
-    let driver = driver();
+    let driver = FakeDriver::with_devices(DEVICES);
     for (id, formats) in [
         // The longest taps; the levels; those of premultiplied colour; regions.
         (1, &[(Rgba, "axis tensor_c4 tensor_packed1010102 tensor_small direct_packed1010102 cover soft")][..]),
@@ -90,7 +83,7 @@ fn covers_on_the_device_load_nothing() {
 fn part_that_does_not_load_is_tried_again_and_then_falls_back() {
     let warnings = log_warnings();
     for (id, is_cleared) in [(6, true), (7, false)] {
-        let driver = driver();
+        let driver = FakeDriver::with_devices(DEVICES);
         let mut blur = Blur::new(&format!("backend=auto cuda-device-id={id}"));
         warnings.lock().unwrap().clear();
         driver.fail("cuModuleLoadData", 0, NO_BINARY_FOR_GPU);

@@ -77,6 +77,13 @@ impl FakeDriver {
         driver
     }
 
+    /// The same with so many devices, all like the default one.
+    pub fn with_devices(count: i32) -> Self {
+        let driver = Self::new();
+        driver.set_devices(count, (9, 0), (13, 0));
+        driver
+    }
+
     /// Clears all faults and restores the default device and the measured event times.
     pub fn clear_faults(&self) {
         call!(DRIVER, fake_reset() -> ());
