@@ -4,7 +4,6 @@
 use crate::common::Noise;
 use crate::common::cases::{Case, Content};
 use crate::common::checks::Row;
-use crate::common::covered;
 use crate::common::device_frames::{Block, Frames, OnDevice, Place, Streams, check_blurs, wait, with_streams};
 use crate::common::fake_driver::{FakeDriver, ILLEGAL_ADDRESS, OUT_OF_MEMORY};
 use crate::common::pictures::{self, resized};
@@ -69,70 +68,32 @@ fn nothing_follows_a_frame_that_failed_in_a_drain() {
     stream.plays(&[("sigma=2 flush segment frame eos", "flush-start flush-stop segment 3:whole eos")]);
 }
 
-/// Covers are in flight as whole frames are: in their order among frames of which nothing is covered, each with its message, and
-/// with the bytes of the CPU, also if the device fails.
-#[test]
-fn covers_in_flight_keep_their_order_and_are_drained() {
-    let machine = FakeDriver::new();
-    for (fails, in_place, look_ahead) in [(false, true, 0), (false, false, 2), (true, true, 2), (true, false, 0)] {
-        let properties = "sigma=2 feather=4 on-missing=pass hold-time=0 max-in-flight=3 post-messages=true";
-        let mut streams = ["cpu", if fails { "auto" } else { "cuda" }].map(|backend| {
-            let properties = format!("{properties} look-ahead={look_ahead} backend={backend}");
-            Stream::downstream(in_place, &info(Rgba, 64, 40), &properties)
-        });
-        for frame in 0..9 {
-            match frame {
-                5 if fails => machine.fail("cuEventQuery", 0, ILLEGAL_ADDRESS),
-                _ if frame == look_ahead => machine.is_busy(4),
-                _ => (),
-            }
-            let word = if frame % 4 == 3 { "frame".to_owned() } else { format!("face:24x16+{}+8", 3 * frame) };
-            streams.iter_mut().for_each(|stream| _ = stream.enter(&word));
-            if frame == look_ahead + 1 {
-                let received = streams.each_ref().map(|stream| stream.harness.buffers_received());
-                assert_eq!(received, [2, 0], "two covers are in flight");
-            }
-        }
-        let [expected, got] = streams.each_mut().map(|stream| {
-            stream.enter("mark-last eos");
-            let outputs = stream.outputs();
-            let output = |out: &gst::Buffer| (out.pts(), covered::planes(&stream.info, &stream.picture.planes, out));
-            let outputs: Vec<_> = outputs.iter().map(output).collect();
-            (outputs, stream.told())
-        });
-        assert!(got.0 == expected.0 && got.0.len() == 9, "a frame is missing or has other bytes");
-        assert_eq!((&got.1, got.1.len()), (&expected.1, 9));
-        let [with_cpu, with_cuda] = &mut streams;
-        with_cpu.warns("");
-        with_cuda.warns(if fails { "…falling back to the CPU…" } else { "" }).counts("frames=9");
-        let in_flight = if fails { 0 } else { 2 };
-        assert_eq!(with_cuda.harness.query_latency(), Some(FRAME * (look_ahead + in_flight)), "they add up");
-        machine.clear_faults();
-    }
-}
-
-/// The frames before one that ends streaming leave, though they were in flight.
+/// The frames before one that ends streaming leave, covered, though they were in flight.
 #[test]
 fn an_error_follows_the_covers_in_flight() {
     let machine = FakeDriver::new();
-    let mut stream = Stream::of(&info(Rgba, 64, 40), "backend=cuda sigma=2 on-missing=error max-in-flight=3");
+    let properties = "backend=cuda sigma=2 expand=0 on-missing=error max-in-flight=3";
+    let mut stream = Stream::of(&info(Rgba, 64, 40), properties);
     machine.is_busy(4);
-    stream.plays(&[("face*2", ""), ("frame eos", "0 1 eos")]).fails("…");
+    stream.plays(&[("face*2", ""), ("frame eos", "0-1:8x8+20+20 eos")]).fails("…");
 }
 
-/// The reported latency is that of the frames that may wait: none by default, on the CPU, and without a frame rate.
+/// The reported latency is that of the frames that may wait, in flight and for later ones: none by default, on the CPU, and without a
+/// frame rate.
 #[test]
 fn the_latency_is_that_of_the_frames_in_flight() {
     let _machine = FakeDriver::new();
-    for (properties, frames) in
-        [("backend=cuda", 0), ("backend=cuda max-in-flight=3", 2), ("backend=cpu max-in-flight=3", 0)]
-    {
-        let properties = format!("region-mode=frame {properties}");
-        let [with_rate, without] = [Stream::gray(&properties), Stream::without_rate(Gray8, &properties)];
+    for (properties, frames, leaves) in [
+        ("region-mode=frame backend=cuda", 0, "0:whole eos"),
+        ("region-mode=frame backend=cuda max-in-flight=3", 2, "0:whole eos"),
+        ("region-mode=frame backend=cpu max-in-flight=3", 0, "0:whole eos"),
+        ("on-missing=pass backend=cuda max-in-flight=3 look-ahead=2", 4, "0:open eos"),
+    ] {
+        let [with_rate, without] = [Stream::gray(properties), Stream::without_rate(Gray8, properties)];
         for (mut stream, frames) in [(with_rate, frames), (without, 0)] {
             stream.harness.set_upstream_latency(ms(7));
             assert_eq!(stream.harness.query_latency(), Some(ms(7) + FRAME * frames), "{properties}");
-            stream.plays(&[("frame eos", "0:whole eos")]);
+            stream.plays(&[("frame eos", leaves)]);
         }
     }
 }
