@@ -113,15 +113,6 @@ fn the_largest_frame_is_blurred() {
     }
 }
 
-#[test]
-fn frames_above_the_largest_size_are_not_accepted() {
-    let element = element("");
-    for (width, accepted) in [(16384, true), (16385, false)] {
-        let caps = format!("video/x-raw,format=GRAY8,width={width},height=8,framerate=25/1").parse().unwrap();
-        assert_eq!(element.static_pad("sink").unwrap().query_accept_caps(&caps), accepted);
-    }
-}
-
 /// The base class ends streaming without a reason; the element's own message has it.
 #[test]
 fn modes_that_are_not_supported_are_refused_with_the_reason() {
