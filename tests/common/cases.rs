@@ -353,11 +353,8 @@ impl Case {
     /// The planes with these bytes of the input or the output.
     fn frame_of<D>(&self, side: usize, data: impl Iterator<Item = D>) -> Vec<Plane<D>> {
         let pitch = |layout: &PlaneLayout| layout.row_bytes() + self.padding[side];
-        self.planes
-            .iter()
-            .zip(data)
-            .map(|(layout, data)| Plane { layout: *layout, pitch: pitch(layout), data })
-            .collect()
+        let planes = self.planes.iter().zip(data);
+        planes.map(|(layout, data)| Plane { layout: *layout, pitch: pitch(layout), data }).collect()
     }
 
     fn check_each(&self, blurs: impl IntoIterator<Item = impl FnOnce(&Frame, &mut FrameMut)>) -> usize {
@@ -377,11 +374,10 @@ impl Case {
             blur(&frame, &mut out);
             for (plane, (got, want)) in dst.iter().zip(&expected).enumerate() {
                 let differing: Vec<usize> = (0..want.len()).filter(|i| got[*i] != want[*i]).collect();
-                let (count, all, first) = (differing.len(), want.len(), differing.first());
-                assert_eq!(
-                    count, 0,
-                    "engine {engine}: of {all} bytes of plane {plane}, the first at {first:?}: {self:?}"
-                );
+                let (count, all) = (differing.len(), want.len());
+                if let Some(first) = differing.first() {
+                    panic!("engine {engine}: {count} of {all} bytes of plane {plane} differ, first {first}: {self:?}");
+                }
             }
         }
         expected.iter().map(Vec::len).sum()

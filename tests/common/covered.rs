@@ -1,7 +1,6 @@
 //! Frames that the element covers: buffers of noise with padding between their rows, what they must become, and the
 //! comparison of every byte.
 
-use gst::prelude::*;
 use gst_video::{VideoFormat, VideoInfo, VideoMeta, VideoRegionOfInterestMeta};
 use gstcudagaussblur::cpu::CpuEngine;
 use gstcudagaussblur::element::formats as layouts;
@@ -11,7 +10,6 @@ use gstcudagaussblur::filter::frame::PlaneLayout;
 use gstcudagaussblur::filter::regions::Rect;
 
 use super::pictures::{Picture, pitch, strongest};
-use super::video::Blur;
 
 pub fn info(format: VideoFormat, [width, height]: [u32; 2]) -> VideoInfo {
     super::video::info(format, width, height)
@@ -91,16 +89,6 @@ pub fn blurred(picture: &Picture, sigma: f64) -> Picture {
     let params = BlurParams::new(sigma, 0).unwrap();
     Engine::with_cpu(CpuEngine::new()).blur(params, &picture.frame(), &mut out.frame_mut()).unwrap();
     out
-}
-
-/// An element whose downstream accepts GstVideoMeta, or does not.
-pub fn covering(properties: &str, takes_video_meta: bool, info: &VideoInfo) -> Blur {
-    let mut blur = Blur::new(&format!("backend=cpu region-mode=inside strength=0 {properties}"));
-    if takes_video_meta {
-        blur.harness.add_propose_allocation_meta(VideoMeta::meta_api(), None);
-    }
-    blur.caps(info);
-    blur
 }
 
 pub fn with_roi(mut buffer: gst::Buffer, label: &str, rect: (u32, u32, u32, u32)) -> gst::Buffer {

@@ -188,8 +188,7 @@ pub fn check_interlaced(properties: &str) {
         ] {
             let format = VideoFormat::from_string(name);
             let info = VideoInfo::builder(format, 37, 46).interlace_mode(mode).fps((25, 1)).build().unwrap();
-            let mut blur = Blur::new(&format!("{properties} {}", setting.properties()));
-            blur.caps(&info);
+            let mut blur = Blur::with(&format!("{properties} {}", setting.properties()), &info);
             let mut noise = Noise(7);
             let mut input = buffer(&info, 0, &mut || noise.next() as u8);
             if flag {

@@ -12,7 +12,6 @@ use libloading::Library;
 
 use super::fake_library::{call, of_gstreamer};
 
-type Handle = *mut c_void;
 type Object = *mut gst::ffi::GstObject;
 
 /// Libgstcuda, which is opened after the fake driver.
@@ -58,11 +57,6 @@ impl Context {
         self.0.to_glib_none().0
     }
 
-    /// The driver's context.
-    fn handle(&self) -> Handle {
-        call!(library(), gst_cuda_context_get_handle(self.raw() => Object) -> Handle)
-    }
-
     /// The GstContext for elements.
     pub fn shared(&self) -> gst::Context {
         let shared = call!(library(), gst_context_new_cuda_context(self.raw() => Object) -> *mut gst::ffi::GstContext);
@@ -72,8 +66,9 @@ impl Context {
 
     /// The context, which has to be of device 0, for an engine.
     pub fn external(&self) -> ExternalContext {
+        let handle = call!(library(), gst_cuda_context_get_handle(self.raw() => Object) -> *mut c_void);
         // SAFETY: the handle is the CUcontext of this object on device 0, and the object keeps it alive.
-        unsafe { ExternalContext::new(self.handle() as usize, 0, Arc::new(self.0.clone())) }
+        unsafe { ExternalContext::new(handle as usize, 0, Arc::new(self.0.clone())) }
     }
 
     /// A frame in memory of the context, with these planes: bytes, bytes from one row to the next, and bytes of a row.

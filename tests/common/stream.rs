@@ -27,13 +27,13 @@
 use std::sync::{Arc, Mutex};
 
 use gst::prelude::*;
-use gst_video::{VideoFormat, VideoInfo, VideoRegionOfInterestMeta};
+use gst_video::{VideoFormat, VideoInfo, VideoMeta, VideoRegionOfInterestMeta};
 use gstcudagaussblur::element::formats as layouts;
 use gstcudagaussblur::engine::Hide;
 use gstcudagaussblur::filter::frame::Role;
 use gstcudagaussblur::filter::regions::Rect;
 
-use super::covered::{self, blurred, covering};
+use super::covered::{self, blurred};
 use super::pictures::{Picture, pitch, rect};
 use super::video::{self, Blur, FRAME};
 
@@ -93,7 +93,12 @@ impl Stream {
 
     /// Whether downstream reads a GstVideoMeta.
     pub fn downstream(takes_video_meta: bool, info: &VideoInfo, properties: &str) -> Self {
-        let Blur { element, harness, bus, .. } = covering(properties, takes_video_meta, info);
+        let mut blur = Blur::new(&format!("backend=cpu region-mode=inside strength=0 {properties}"));
+        if takes_video_meta {
+            blur.harness.add_propose_allocation_meta(VideoMeta::meta_api(), None);
+        }
+        blur.caps(info);
+        let Blur { element, harness, bus, .. } = blur;
         let is_interlaced = info.interlace_mode() == gst_video::VideoInterlaceMode::Interleaved;
         let picture = Picture::new(&layouts::planes(info, is_interlaced).unwrap(), 3);
         Self {
