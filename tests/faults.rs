@@ -203,15 +203,6 @@ impl<'a> Runner<'a> {
         Outcome { problems, calls, frames: faulted.output + again.output, abandoned }
     }
 
-    /// The input frames.
-    fn inputs(&self, make: &Allocators) -> Vec<gst::Buffer> {
-        let buffer = |bytes: &Vec<u8>| self.scenario.buffer(bytes, make);
-        match self.scenario.memory[0] {
-            Memory::Registered => vec![buffer(&self.sources[0]); FRAMES],
-            _ => self.sources.iter().map(buffer).collect(),
-        }
-    }
-
     /// Starts the element, streams so many frames unless it fails, and stops it.
     fn stream(&self, element: &gst::Element, bus: &gst::Bus, make: &Allocators, frames: usize) -> Streamed {
         let Self { driver, scenario, .. } = self;
@@ -220,7 +211,11 @@ impl<'a> Runner<'a> {
         streamed.backends = [0; 2].map(|_| nick(element, "active-backend"));
         // The harness insists on a start that succeeds.
         if streamed.is_started {
-            let inputs = driver.exempt(|| self.inputs(make));
+            let buffer = |bytes: &Vec<u8>| scenario.buffer(bytes, make);
+            let inputs: Vec<_> = driver.exempt(|| match scenario.memory[0] {
+                Memory::Registered => vec![buffer(&self.sources[0]); FRAMES],
+                _ => self.sources.iter().map(buffer).collect(),
+            });
             let held = if scenario.is_shared { inputs.clone() } else { Vec::new() };
             let mut harness = gst_check::Harness::with_element(element, Some("sink"), Some("src"));
             let [incaps, outcaps] = scenario.caps();
