@@ -1,12 +1,30 @@
-//! Repeated starts and stops, and several elements at once. One test per program, because it counts the process's
-//! threads.
+//! Repeated starts and stops, several elements at once, and a process that cannot create threads. A program of its own, because it
+//! counts the process's threads.
 
 mod common;
 
+use common::checks::{check_child, child, child_process, has_words, log_warnings, run_one_by_one, trial};
 use common::pipes::{pipeline, run_to_end};
-use common::video::{Blur, info};
+use common::video::{self, Blur, info};
 use gst::prelude::*;
 use gst_video::VideoFormat;
+
+/// The exit status of a child in which the limit has no effect: the system may not enforce it, or not let root change its user.
+const UNLIMITED: i32 = 77;
+
+fn main() {
+    // It is a child process, because the limit cannot be undone.
+    if child().is_some() {
+        return blur_without_threads();
+    }
+    let output = child_process("blur").output().unwrap();
+    let has_several = std::thread::available_parallelism().unwrap().get() > 1;
+    let runs = has_several && output.status.code() != Some(UNLIMITED);
+    run_one_by_one(vec![
+        trial("restarts_and_parallel_elements_leave_no_threads", true, restarts),
+        trial("streaming_thread_blurs_alone_if_no_thread_can_be_created", runs, move || _ = check_child(&output)),
+    ]);
+}
 
 /// The number of threads in this process that the blur started, 0 where nothing lists their names. Those that work on frames have
 /// numbers; others load or allocate once.
@@ -27,8 +45,7 @@ fn assert_no_worker_threads(after: &str) {
     }
 }
 
-#[test]
-fn restarts_and_parallel_elements_leave_no_threads() {
+fn restarts() {
     let line = "videotestsrc num-buffers=3 ! video/x-raw,format=RGBA,width=320,height=240 ! \
                 cudagaussblur name=blur sigma=3 ! cudagaussblur sigma=1 ! fakesink";
     let short = pipeline(line);
@@ -62,4 +79,34 @@ fn restarts_and_parallel_elements_leave_no_threads() {
         endless.set_state(gst::State::Null).unwrap();
         assert_no_worker_threads("a stop mid-stream");
     }
+}
+
+/// Makes the system refuse new threads from here on, as it does beyond `ulimit -u`. The limit does not apply to root,
+/// so root becomes nobody. Returns whether it has an effect: on Windows it has none.
+fn forbid_threads() -> bool {
+    // SAFETY: `none` is a valid limit that lives during the call. setresuid changes the user of all threads of the
+    // process, none of which depends on being root.
+    #[cfg(unix)]
+    unsafe {
+        const NOBODY: u32 = 65534;
+        let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+        libc::setrlimit(libc::RLIMIT_NPROC, &none);
+        if libc::geteuid() == 0 {
+            libc::setresuid(NOBODY, NOBODY, NOBODY);
+        }
+    }
+    std::thread::Builder::new().spawn(|| ()).is_err()
+}
+
+fn blur_without_threads() {
+    video::init();
+    let warnings = log_warnings();
+    if !forbid_threads() {
+        std::process::exit(UNLIMITED);
+    }
+    // Large enough to be split between several threads.
+    let info = info(VideoFormat::Rgba, 640, 360);
+    Blur::with("backend=cpu sigma=4", &info).check(&info, 1, 4.0);
+    let [warning] = &warnings.lock().unwrap()[..] else { panic!("not one warning: {warnings:?}") };
+    has_words(warning, &["only 0 of", "ulimit -u"]);
 }
