@@ -228,12 +228,9 @@ fn cropped(format: VideoFormat, at: (u32, u32)) -> (VideoInfo, gst::Buffer, gst:
 /// The bytes of the picture that is shown: of the crop, if the buffer has one.
 fn shown(info: &VideoInfo, buffer: &gst::Buffer) -> Vec<u8> {
     let at = buffer.meta::<VideoCropMeta>().map_or((0, 0), |crop| (crop.rect().0, crop.rect().1));
-    let rows = match buffer.meta::<VideoMeta>() {
-        Some(meta) => rows(info, meta.offset(), meta.stride(), at),
-        None => rows(info, info.offset(), info.stride(), at),
-    };
+    let (offsets, strides) = video::offsets_and_strides(info, buffer);
     let map = buffer.map_readable().unwrap();
-    rows.into_iter().flat_map(|row| map[row].to_vec()).collect()
+    rows(info, &offsets, &strides, at).into_iter().flat_map(|row| map[row].to_vec()).collect()
 }
 
 /// What a GstVideoCropMeta shows is blurred and covered like a picture of its own. The meta stays on the buffer that it came with and

@@ -1,7 +1,7 @@
 //! Frames that the element covers: buffers of noise with padding between their rows, what they must become, and the
 //! comparison of every byte.
 
-use gst_video::{VideoFormat, VideoInfo, VideoMeta, VideoRegionOfInterestMeta};
+use gst_video::{VideoFormat, VideoInfo, VideoRegionOfInterestMeta};
 use gstcudagaussblur::cpu::CpuEngine;
 use gstcudagaussblur::element::formats as layouts;
 use gstcudagaussblur::engine::Engine;
@@ -34,19 +34,12 @@ pub fn buffer(info: &VideoInfo, picture: &Picture) -> gst::Buffer {
 /// The bytes of every plane of a buffer, with the pitches of a picture: its own, or none between rows.
 pub fn planes(info: &VideoInfo, layouts: &[PlaneLayout], buffer: &gst::Buffer) -> (bool, Vec<Vec<u8>>) {
     let map = buffer.map_readable().unwrap();
-    let meta = buffer.meta::<VideoMeta>();
-    let is_padded = meta.as_ref().is_some_and(|meta| meta.stride()[0] == pitch(&layouts[0]) as i32);
-    let is_default = meta.as_ref().is_none_or(|meta| meta.stride() == info.stride());
-    assert!(is_padded || is_default, "strides of neither");
-    let (offsets, strides) = match &meta {
-        Some(meta) => (meta.offset(), meta.stride()),
-        None => (info.offset(), info.stride()),
-    };
+    let (offsets, strides) = super::video::offsets_and_strides(info, buffer);
+    let is_padded = strides[0] == pitch(&layouts[0]) as i32;
+    assert!(is_padded || strides == info.stride(), "strides of neither");
     let plane = |(index, layout): (usize, &PlaneLayout)| {
-        let stride = strides[index] as usize;
-        let rows = layout.height as usize;
-        let all = &map[offsets[index]..][..(rows - 1) * stride + layout.row_bytes()];
-        all.to_vec()
+        let len = (layout.height as usize - 1) * strides[index] as usize + layout.row_bytes();
+        map[offsets[index]..][..len].to_vec()
     };
     (is_padded, layouts.iter().enumerate().map(plane).collect())
 }

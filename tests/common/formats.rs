@@ -49,16 +49,14 @@ type Components = (Vec<PlaneLayout>, Vec<Vec<u16>>);
 /// The components of a buffer, field by field, as GStreamer unpacks its rows.
 fn components(info: &VideoInfo, buffer: &gst::Buffer, fields: usize) -> Vec<Components> {
     let (format, map) = (info.format_info(), buffer.map_readable().unwrap());
-    let meta = buffer.meta::<gst_video::VideoMeta>();
-    let (offsets, strides) =
-        meta.as_ref().map_or((info.offset(), info.stride()), |meta| (meta.offset(), meta.stride()));
+    let (offsets, strides) = video::offsets_and_strides(info, buffer);
     let plane = |(offset, stride): (&usize, &i32)| {
         let mut bytes = map[*offset..].to_vec();
         // The binding asks for planes of chroma as high as luma.
         bytes.resize(bytes.len().max(*stride as usize * (info.height() as usize + 1)), 0);
         bytes
     };
-    let planes: Vec<Vec<u8>> = offsets.iter().zip(strides).map(plane).collect();
+    let planes: Vec<Vec<u8>> = offsets.iter().zip(&strides).map(plane).collect();
     let planes: Vec<&[u8]> = planes.iter().map(Vec::as_slice).collect();
     // Of every pixel alpha and Y, U and V, or R, G and B, of 8 or 16 bits, with the values in the upper ones.
     let unpacked = gst_video::VideoFormatInfo::from_format(format.unpack_format());
@@ -68,7 +66,7 @@ fn components(info: &VideoInfo, buffer: &gst::Buffer, fields: usize) -> Vec<Comp
     let unpack = |y: usize| {
         let mut row = vec![0; pixel * width as usize];
         let flags = gst_video::VideoPackFlags::TRUNCATE_RANGE;
-        format.unpack(flags, &mut row, &planes, strides, 0, y as i32, width as i32);
+        format.unpack(flags, &mut row, &planes, &strides, 0, y as i32, width as i32);
         row
     };
     // In alternate mode a buffer holds one of the frame's two fields.

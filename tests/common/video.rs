@@ -148,6 +148,14 @@ pub fn with_meta(info: &VideoInfo, bytes: Vec<u8>, offsets: &[usize], strides: &
     buffer
 }
 
+/// Offsets and strides of the planes of a buffer: those in its GstVideoMeta, else those of the caps.
+pub fn offsets_and_strides(info: &VideoInfo, buffer: &gst::BufferRef) -> (Vec<usize>, Vec<i32>) {
+    match buffer.meta::<gst_video::VideoMeta>() {
+        Some(meta) => (meta.offset().to_vec(), meta.stride().to_vec()),
+        None => (info.offset().to_vec(), info.stride().to_vec()),
+    }
+}
+
 /// The bytes of a frame in any memory, without those between its rows.
 pub fn bytes(info: &VideoInfo, buffer: gst::Buffer) -> Vec<u8> {
     let frame = gst_video::VideoFrame::from_buffer_readable(buffer, info).unwrap();
