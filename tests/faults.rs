@@ -331,12 +331,8 @@ fn leaked(live: [i32; 6], fault: Option<&Fault>, calls: &BTreeMap<String, Calls>
         failed("cuCtxPopCurrent_v2"),
     ];
     let leaks = releases && (0..live.len()).any(|kind| live[kind] > of_frame[kind] + unreleased[kind]);
-    leaks.then(|| {
-        format!(
-            "leaked, with {abandoned} frames abandoned: device memory, pinned memory, streams, events, contexts, \
-             current contexts: {live:?}"
-        )
-    })
+    let kinds = "device memory, pinned memory, streams, events, contexts, current contexts";
+    leaks.then(|| format!("leaked, with {abandoned} frames abandoned: {kinds}: {live:?}"))
 }
 
 /// Runs the combinations of one half of the scenarios. Failures are printed at once, in case that a later run crashes.
