@@ -9,7 +9,6 @@ use crate::common::fake_driver::{FakeDriver, ILLEGAL_ADDRESS, OUT_OF_MEMORY};
 use crate::common::pictures::{self, resized};
 use crate::common::stream::{Stream, ms};
 use crate::common::video::{self, Blur, FRAME, blurred, buffer, info, picture, read};
-use gst::prelude::*;
 use gst_video::VideoFormat::{Gray8, Rgba};
 use gstcudagaussblur::cuda::{CudaEngine, Image, PassStrategy};
 use gstcudagaussblur::engine::{Engine, Stats};
@@ -19,13 +18,12 @@ use gstcudagaussblur::filter::plan::{AlphaMode, Options, Selection};
 
 const WHOLE_FRAMES: &str = "backend=cuda region-mode=frame sigma=2 max-in-flight=3";
 
-/// With several frames in flight none is lost or repeated, and all are pushed before whatever follows them in the stream. A flush
-/// discards them, as stopping does, and no resource is leaked.
+/// With several frames in flight none is lost or repeated, and all are pushed before whatever follows them in the stream. No resource
+/// is leaked.
 #[test]
 fn frames_in_flight_keep_their_order_and_are_drained() {
     let machine = FakeDriver::new();
-    let stream = || Stream::of(&info(Rgba, 40, 12), WHOLE_FRAMES);
-    let mut drained = stream();
+    let mut stream = Stream::of(&info(Rgba, 40, 12), WHOLE_FRAMES);
     // The device is busy: two frames wait, and each further one completes the oldest.
     for (queries, enters, leaves) in [
         (6, "frame*2", ""),
@@ -38,19 +36,10 @@ fn frames_in_flight_keep_their_order_and_are_drained() {
         if queries > 0 {
             machine.is_busy(queries);
         }
-        drained.plays(&[(enters, leaves)]);
+        stream.plays(&[(enters, leaves)]);
     }
-    drained.counts("frames-cuda=10");
-    drop(drained);
-    for event in ["flush", ""] {
-        let mut discarded = stream();
-        machine.is_busy(i32::MAX);
-        discarded.enter("frame");
-        machine.clear_faults();
-        discarded.enter(event);
-        discarded.element.set_state(gst::State::Null).unwrap();
-        assert!(discarded.outputs().is_empty());
-    }
+    stream.counts("frames-cuda=10");
+    drop(stream);
     assert_eq!(machine.counts().live(), [0; 4], "something is left");
 }
 
