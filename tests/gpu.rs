@@ -61,7 +61,6 @@ fn main() {
             formats::check_interlaced("backend=cuda");
         }),
         trial("a_hundred_starts_share_one_context_and_leave_no_device_memory_behind", gpu, starts),
-        trial("a_device_number_too_high_is_refused", gpu, device_number),
         trial("device_memory_that_runs_out", gpu, out_of_memory),
         trial("devices_that_are_hidden", gpu, || in_a_child("no device", &[("CUDA_VISIBLE_DEVICES", "")])),
         trial("a_context_that_breaks_in_mid_stream", gpu, || in_a_child("broken", &[])),
@@ -354,13 +353,6 @@ fn starts() {
     println!("free device memory after the first round: {} bytes, after the last: {} bytes", left[0], left[49]);
     // Other processes may use a little memory meanwhile.
     assert!(left[0].abs_diff(left[49]) < 8 << 20, "device memory is left behind");
-}
-
-fn device_number() {
-    let count = device::count().unwrap();
-    let words = format!("no CUDA device {count}");
-    start_fails(&element(&format!("backend=cuda cuda-device-id={count}")), &[&words, "set cuda-device-id"]);
-    cpu_is_selected(&format!("cuda-device-id={count}"));
 }
 
 /// CUDA cannot be used: an error with these words says why, or the CPU is selected.
