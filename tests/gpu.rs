@@ -15,7 +15,7 @@ use common::device_frames::{
 };
 use common::pictures::{kinds, rect, resized};
 use common::pipes::{pipeline, run_to_end, stat};
-use common::resident::{self, Input, Memory::Host};
+use common::resident::{self, Input, Memory::Host, videos};
 use common::video::{self, Blur, buffer, element, info, picture};
 use common::{cases, formats};
 use gst::prelude::*;
@@ -31,8 +31,6 @@ use gstcudagaussblur::engine::Engine;
 use gstcudagaussblur::filter::BlurParams;
 use gstcudagaussblur::filter::frame::{PlaneLayout, Role, SampleLayout};
 use gstcudagaussblur::filter::plan::{AlphaMode, Options, Plan};
-
-const VIDEO: &str = "CUDAGAUSSBLUR_VIDEO";
 
 fn main() {
     match child().as_deref() {
@@ -68,7 +66,7 @@ fn main() {
         trial("covers_in_device_memory_equal_the_cpu_engine", gpu, covers),
         trial("bytes_at_every_radius_and_alignment", gpu, radii_and_alignments),
         trial("memory_that_is_pinned_in_parts_is_copied", gpu, video::check_partly_pinned_frames),
-        trial("real_video_equals_the_cpu_engines", gpu && std::env::var(VIDEO).is_ok(), real_video),
+        trial("real_video_equals_the_cpu_engines", gpu && !videos().is_empty(), real_video),
         trial("without_a_driver_it_is_said_at_start", has_no_driver, || {
             cuda_is_unusable(&["libcuda.so.1", "install the NVIDIA driver", "backend=auto or backend=cpu"]);
         }),
@@ -462,12 +460,12 @@ fn in_a_child(which: &str, environment: &[(&str, &str)]) {
 
 /// Compares every frame of the files between the CUDA and the CPU backend.
 fn real_video() {
-    let frames = |file: &str| {
+    let frames = |file: &String| {
         let host = format!("filesrc location={file} ! decodebin ! videoconvert ! video/x-raw,format=RGBA");
         let input = Input { resident: String::new(), host };
         resident::check(&(Host, "cudagaussblur sigma=4", "", Host, "frames-cuda=1"), &input)
     };
-    let total: u64 = std::env::var(VIDEO).unwrap().split(':').map(frames).sum();
+    let total: u64 = videos().iter().map(frames).sum();
     println!("{total} frames of real video under {}, 0 bytes differ", gst::version_string());
     assert!(total >= 100, "too little video");
 }

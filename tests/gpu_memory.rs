@@ -7,7 +7,7 @@ mod common;
 
 use common::checks::{run_one_by_one, trial};
 use common::pipes::{self, CUDA, no_errors, pictures, pipeline, run_to_end, stat};
-use common::resident::{self, Input, Machine, ON_DEVICE, WAITING};
+use common::resident::{self, Input, Machine, ON_DEVICE, WAITING, videos};
 use common::video;
 use gst::prelude::*;
 use gstcudagaussblur::cuda::driver::device;
@@ -36,7 +36,7 @@ fn main() {
     video::init();
     let has = |names: &[&str]| devices > 0 && names.iter().all(|name| gst::ElementFactory::find(name).is_some());
     let copies = has(&["cudaupload", "cudadownload"]);
-    let decodes = copies && has(&["nvh264dec", "nvh265dec"]) && !files().is_empty();
+    let decodes = copies && has(&["nvh264dec", "nvh265dec"]) && !videos().is_empty();
     let composes = decodes && has(&["cudaconvert", "cudacompositor"]);
     let mut trials = GPU.trials(copies);
     trials.extend([
@@ -48,11 +48,6 @@ fn main() {
         trial("pipelines_on_two_devices_do_not_interfere", copies && devices > 1, two_devices),
     ]);
     run_one_by_one(trials);
-}
-
-fn files() -> Vec<String> {
-    let files = std::env::var("CUDAGAUSSBLUR_VIDEO").unwrap_or_default();
-    files.split(':').filter(|file| !file.is_empty()).map(str::to_owned).collect()
 }
 
 /// A file source and the decoder for it.
@@ -72,7 +67,7 @@ fn input(file: &str) -> Input {
 
 /// Every frame of every file, decoded and blurred on the device.
 fn decoded() {
-    let frames: Vec<u64> = files().iter().map(|file| resident::check(&ON_DEVICE, &input(file))).collect();
+    let frames: Vec<u64> = videos().iter().map(|file| resident::check(&ON_DEVICE, &input(file))).collect();
     println!("{frames:?} frames under {}: 0 bytes differ", gst::version_string());
 }
 
@@ -80,7 +75,7 @@ fn decoded() {
 fn look_ahead() {
     for (from, blur, after, to, counts) in WAITING {
         let blur = blur.replace("look-ahead=2", "look-ahead=60");
-        for file in files() {
+        for file in videos() {
             let frames = resident::check(&(from, &blur, after, to, counts), &input(&file));
             assert!(frames > 60, "{file}: {frames} frames");
         }
@@ -102,7 +97,7 @@ fn shared_context() {
         format!("{CUDA} ! cudagaussblur name=blur ! cudagaussblur name=next"),
         format!("video/x-raw ! cudagaussblur name=blur ! {CUDA} ! cudagaussblur name=next"),
     ] {
-        let pipeline = pipeline(&format!("{} ! {elements} ! fakesink", source(&files()[0])));
+        let pipeline = pipeline(&format!("{} ! {elements} ! fakesink", source(&videos()[0])));
         let bus = pipeline.bus().unwrap();
         run_to_end(&pipeline);
         assert_one_context(&pipeline, ["decoder", "blur", "next"]);
@@ -119,7 +114,7 @@ fn seeks() {
         let pipeline = pipeline(&format!(
             "{} ! {CUDA} ! cudagaussblur sigma=2 ! cudagaussblur name=blur sigma=7 ! cudagaussblur sigma=1 ! \
              {CUDA} ! cudadownload ! video/x-raw ! fakesink name=sink sync=false",
-            source(&files()[0])
+            source(&videos()[0])
         ));
         pipeline.set_state(gst::State::Paused).unwrap();
         pipeline.state(gst::ClockTime::from_seconds(20)).0.unwrap();
@@ -148,7 +143,7 @@ fn composed() {
     let pipeline = pipeline(&format!(
         "{} ! {CUDA} ! cudaconvert ! {CUDA},format=RGBA ! cudagaussblur name=blur sigma=3 ! cudacompositor name=mix ! {CUDA} ! \
          cudadownload ! video/x-raw ! appsink name=sink sync=false",
-        source(&files()[0])
+        source(&videos()[0])
     ));
     let frames = pictures(&pipeline).count();
     no_errors(&pipeline);

@@ -29,6 +29,12 @@ impl Input {
     }
 }
 
+/// The video files that `CUDAGAUSSBLUR_VIDEO` names.
+pub fn videos() -> Vec<String> {
+    let files = std::env::var("CUDAGAUSSBLUR_VIDEO").unwrap_or_default();
+    files.split(':').filter(|file| !file.is_empty()).map(str::to_owned).collect()
+}
+
 /// The memory of the frames that come, the blurs, the elements behind them, the memory of the frames that the first blur
 /// outputs, and what it counts: `name=number` for every frame, `name:number` in all.
 pub type Chain<'a> = (Memory, &'a str, &'static str, Memory, &'static str);
