@@ -7,13 +7,14 @@
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
-use std::sync::{LazyLock, Mutex, OnceLock, PoisonError};
+use std::sync::{LazyLock, Mutex, OnceLock};
 
 use gst::glib;
 use gst::glib::translate::IntoGlib;
 
 use super::debug::CAT;
 use crate::engine::{HostRegistration, PinnedSource};
+use crate::process::lock;
 
 /// Sightings until memory is registered. Registering takes milliseconds, which pay off only for memory that is reused.
 const SIGHTINGS_TO_REGISTER: u32 = 3;
@@ -66,7 +67,7 @@ impl MemoryRecord {
         let object = memory.as_ptr().cast_mut().cast::<gst::ffi::GstMiniObject>();
         let quark = QUARK.into_glib();
         // Between the lookup and the insertion, no other thread may insert a record.
-        let _lookup = LOOKUP.lock().unwrap_or_else(PoisonError::into_inner);
+        let _lookup = lock(&LOOKUP);
         // SAFETY: `object` is a live GstMiniObject, because `memory` is borrowed; GStreamer locks its qdata. Only this
         // function sets data under the quark: a `MemoryRecord` that lives until the memory is freed, which is after the
         // borrow.

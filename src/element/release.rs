@@ -2,11 +2,13 @@
 //! The timer of live streams: a frame leaves when its latency is over, also if upstream stalls, because the last seconds before an
 //! outage are what people want to see. A thread waits for the clock and holds nothing meanwhile.
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::{mem, process};
 
 use gst::prelude::*;
+
+use crate::process::lock;
 
 /// By how much a frame leaves later than its latency, so that a later one that comes in time counts: half of what sinks allow for
 /// processing (`processing-deadline`).
@@ -50,10 +52,6 @@ struct Next {
     /// What the thread waits for.
     waits_for: Option<gst::SingleShotClockId>,
     is_stopped: bool,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Shared {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 //! The private part of the GObject, whose fields the streaming thread and the application's threads share.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
 use gst::glib::BorrowedObject;
 use gst::subclass::prelude::ObjectSubclassExt;
@@ -12,6 +12,7 @@ use super::published_state::PublishedState;
 use super::release::ReleaseTimer;
 use super::session::Session;
 use super::settings::Settings;
+use crate::process::lock;
 
 /// The element's state. Each part has its own lock, which a method holds only until it returns: settings are copied,
 /// and the session is taken out, before GStreamer or the device is called. The closures of the `with_` methods run under
@@ -28,10 +29,6 @@ pub struct SharedState {
     context: Mutex<Option<CudaContext>>,
     /// Releases the frames of a live stream.
     pub release: ReleaseTimer,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl SharedState {
