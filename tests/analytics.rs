@@ -16,7 +16,6 @@ use gst::glib;
 use gst::glib::ffi::GQuark;
 use gst::glib::gobject_ffi::{G_TYPE_OBJECT, GObject, GObjectClass, g_type_register_static_simple};
 use gst::glib::translate::{IntoGlib, IntoGlibPtr};
-use gst::prelude::*;
 use gst_video::VideoFormat;
 use gstcudagaussblur::element::regions::analytics::{self, Analytics};
 use gstcudagaussblur::filter::regions::Area;

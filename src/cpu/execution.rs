@@ -74,7 +74,7 @@ pub fn place_temporaries(Job { plan, parts, .. }: &Job, memory: &mut Scratch) ->
             if let Buffer::Temporary(index) = buffer {
                 let rows = field.plane_row(rect.y())..field.plane_row(rect.bottom() - 1) + 1;
                 let all = &mut accessed[index];
-                *all = if all.is_empty() { rows } else { all.start.min(rows.start)..all.end.max(rows.end) };
+                *all = if Range::is_empty(all) { rows } else { all.start.min(rows.start)..all.end.max(rows.end) };
             }
         }
     }
