@@ -63,6 +63,7 @@ const OUTCOMES: [Outcome; 6] = [
     ("failed_compilation_is_logged_once_and_not_retried", "FAKE_NVRTC_STATUS=6", Warning, "log of the fake NVRTC"),
     (NO_LOAD, "", Warning, "loading the kernels"),
 ];
+const NEXT_NAME: &str = "nvrtc_of_the_next_name_is_used_if_the_first_cannot_be";
 const NO_LOAD: &str = "image_that_does_not_load_is_logged_once_and_not_retried";
 
 fn main() {
@@ -88,6 +89,8 @@ fn main() {
         trial(name, is_possible, move || _ = check_child(&process.output().unwrap()))
     };
     let mut trials: Vec<_> = tests.into_iter().chain(outcomes).map(of_child).collect();
+    let fake = nvrtc.clone();
+    trials.push(trial(NEXT_NAME, cfg!(target_os = "linux"), move || the_next_name(&fake)));
     for reason in ["fails", "is missing"] {
         let (name, nvrtc) = (format!("prebuilt kernels go on whichever nvrtc function {reason}"), nvrtc.clone());
         trials.push(trial(&name.replace(' ', "_"), true, move || without_functions(&nvrtc, reason)));
@@ -100,6 +103,19 @@ fn start(name: &str, nvrtc: &Path, environment: &str) -> Command {
     let mut command = child_process(name);
     command.env(NVRTC, nvrtc).envs(environment.split_whitespace().filter_map(|variable| variable.split_once('=')));
     command
+}
+
+/// Starts a process that finds an NVRTC without a function under the first name, and a whole one under the second.
+fn the_next_name(nvrtc: &Path) {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("nvrtc-of-two-names");
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir(&folder).unwrap();
+    let lacking = fake_library::without(nvrtc, &["nvrtcGetCUBIN"]);
+    std::fs::rename(lacking, folder.join("libnvrtc.so")).unwrap();
+    std::fs::copy(nvrtc, folder.join("libnvrtc.so.13")).unwrap();
+    let inherited = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
+    let folders = std::env::join_paths([folder].into_iter().chain(std::env::split_paths(&inherited))).unwrap();
+    check_child(&start(NEXT_NAME, Path::new(""), "").env("LD_LIBRARY_PATH", folders).output().unwrap());
 }
 
 /// Starts a process for each function of NVRTC.
@@ -131,6 +147,7 @@ fn run_child(name: &str, compiler: &Compiler) {
     // The last is only called for the text of an error.
     let harmless = ["nvrtcGetProgramLogSize", "nvrtcGetProgramLog", "nvrtcDestroyProgram", "nvrtcGetErrorString"];
     let (level, words) = match name.split_once(' ') {
+        None if name == NEXT_NAME => (Debug, "--gpu-architecture=sm_90"),
         None => OUTCOMES.iter().find(|(of, ..)| *of == name).map(|(_, _, level, words)| (*level, *words)).unwrap(),
         Some((function, "is missing")) => (Info, &*format!("no function {function}; install NVRTC 12.1 or later")),
         Some(("nvrtcVersion", _)) => (Info, "using the prebuilt kernels"),

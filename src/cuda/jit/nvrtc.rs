@@ -158,13 +158,23 @@ impl std::fmt::Display for Target {
 }
 
 impl Nvrtc {
-    /// Opens the library.
+    /// Opens the first library that can be used. Fails with the reason of the first that was found.
     pub fn open() -> Result<Self, NvrtcError> {
         let named = std::env::var(LIBRARY_VARIABLE).ok().filter(|path| !path.is_empty());
         let names: Vec<&str> = named.as_deref().map_or(System::CURRENT.nvrtc.to_vec(), |path| vec![path]);
-        // SAFETY: NVRTC's initialisers need nothing from this process.
-        let opened = names.iter().find_map(|name| Some((*name, unsafe { Library::new(*name) }.ok()?)));
-        let (name, library) = opened.ok_or_else(|| NvrtcError::NotFound { names: names.join(", ") })?;
+        let mut refused = None;
+        for name in &names {
+            // SAFETY: NVRTC's initialisers need nothing from this process.
+            let Ok(library) = (unsafe { Library::new(*name) }) else { continue };
+            match Self::new(name, library) {
+                Ok(nvrtc) => return Ok(nvrtc),
+                Err(error) => _ = refused.get_or_insert(error),
+            }
+        }
+        Err(refused.unwrap_or_else(|| NvrtcError::NotFound { names: names.join(", ") }))
+    }
+
+    fn new(name: &str, library: Library) -> Result<Self, NvrtcError> {
         let functions = Functions::load(Box::leak(Box::new(library)));
         let functions = functions.map_err(|function| NvrtcError::Incomplete { name: name.to_owned(), function })?;
         let (mut major, mut minor, mut count) = (0, 0, 0);
