@@ -131,13 +131,14 @@ static PROPERTIES: LazyLock<Vec<(ParamSpec, Option<Accessor>)>> = LazyLock::new(
     properties! {
         Some(|s| &mut s.sigma) => ParamSpecDouble::builder("sigma")
             .minimum(0.0).maximum(SIGMA_MAX).default_value(1.5).controllable().mutable_playing(),
-            "Sigma", "Standard deviation of the Gaussian in pixels; 0 passes frames through unchanged";
+            "Sigma", "Standard deviation of the Gaussian in pixels; 0 passes frames through unchanged if \
+            region-mode=frame";
         Some(|s| &mut s.kernel_size) => ParamSpecUInt::builder("kernel-size")
             .maximum(KERNEL_SIZE_MAX).mutable_playing(),
             "Kernel size", "Taps per axis, an odd number; 0 follows sigma: a radius of 4 sigma below 3.5, decimation \
             and interpolation from 3.5 on";
         Some(|s| &mut s.planes) => ParamSpecFlags::builder("planes").default_value(ChannelFlags::ALL).mutable_playing(),
-            "Planes", "Channels to blur; the others keep their values. Without any, frames pass through unchanged";
+            "Planes", "Channels to blur; the others keep their values. cover=mosaic and cover=fill cover all channels";
         Some(|s| &mut s.alpha) => ParamSpecEnum::builder::<Alpha>("alpha").mutable_playing(),
             "Alpha", "How alpha affects colour, in formats with alpha; straight with a region-mode other than frame";
         Some(|s| &mut s.backend) => ParamSpecEnum::builder::<Backend>("backend").mutable_ready(),
@@ -156,11 +157,12 @@ static PROPERTIES: LazyLock<Vec<(ParamSpec, Option<Accessor>)>> = LazyLock::new(
             "Statistics", "Counters of frames and bytes, and times of upload, kernel and download, since start. \
             docs/PERFORMANCE.md lists the fields";
         Some(|s| &mut s.regions_mut().mode) => ParamSpecEnum::builder::<RegionMode>("region-mode").mutable_playing(),
-            "Region mode", "What is covered: the whole picture, the regions, or all but the regions";
+            "Region mode", "What is covered: the regions (inside) or all but the regions (outside); frame blurs the \
+            whole picture";
         Some(|s| &mut s.regions_mut().sources) => ParamSpecFlags::builder("region-sources")
             .default_value(RegionSources::ALL).mutable_playing(),
-            "Region sources", "Where regions come from; zones alone if no element before this one detects objects. \
-            alpha takes the frame's own alpha channel as a mask, whatever shape is";
+            "Region sources", "Sources of regions; use zones if nothing upstream detects objects. alpha: the frame's \
+            alpha channel is the mask, whatever shape is";
         // Without the type of its elements: GObject would refuse or drop wrong ones before they can be named in an error.
         Some(|s| &mut s.regions_mut().zones) => ParamSpecArray::builder("zones").mutable_playing(),
             "Zones", "Fixed places that are covered (region-mode=outside: shown), in fractions of the picture: \
@@ -168,32 +170,32 @@ static PROPERTIES: LazyLock<Vec<(ParamSpec, Option<Accessor>)>> = LazyLock::new(
             messages repeat an optional name";
         Some(|s| &mut s.regions_mut().labels) => ParamSpecString::builder("labels")
             .default_value(Some("")).mutable_playing(),
-            "Labels", "Labels of the detections that count, separated by commas; empty selects every label. A \
-            detection without a label always counts, except with region-mode=outside";
+            "Labels", "Comma-separated labels to select; empty selects all. Detections without a label count, except \
+            with region-mode=outside";
         Some(|s| &mut s.regions_mut().min_confidence) => ParamSpecDouble::builder("min-confidence")
             .minimum(0.0).maximum(1.0).mutable_playing(),
-            "Minimum confidence", "Detections with a confidence below it do not count, but keep an object covered that \
-            was found before at their place; those without a confidence count, except with region-mode=outside";
+            "Minimum confidence", "Least confidence of a detection that counts; weaker ones only continue a cover. \
+            Detections without one count, except with region-mode=outside";
         Some(|s| &mut s.regions_mut().expand) => ParamSpecDouble::builder("expand")
             .minimum(0.0).maximum(4.0).default_value(0.2).controllable().mutable_playing(),
             "Expand", "How much detections grow on each side, as a share of their width and height";
         Some(|s| &mut s.regions_mut().shape) => ParamSpecEnum::builder::<ObjectShape>("shape").mutable_playing(),
-            "Shape", "Which part of a detection's or zone's rectangle is the object: all of it, the ellipse in it, or \
-            the mask that came with the detection (zones have none and stay boxes)";
+            "Shape", "The object within a detection's or zone's box: all of it, its ellipse, or the detection's mask \
+            (zones stay boxes)";
         Some(|s| &mut s.regions_mut().edge.feather) => ParamSpecUInt::builder("feather")
             .maximum(256).controllable().mutable_playing(),
-            "Feather", "Width of the soft edge in pixels, on the side that is shown, in steps of the grid of weights \
-            (2 pixels up to 512, 8 at 1080p, 16 at 4K)";
+            "Feather", "Width of the soft edge on the shown side in pixels, in steps of 2 (up to 512 pixels a side), 8 \
+            (1080p), 16 (4K)";
         Some(|s| &mut s.regions_mut().edge.grow) => ParamSpecInt::builder("grow")
             .minimum(-64).maximum(256).controllable().mutable_playing(),
-            "Grow", "Pixels by which objects grow on each side, or shrink if it is negative, in addition to expand; \
-            one of which shrinking would leave nothing is covered whole";
+            "Grow", "Pixels added to regions on each side, after expand; negative shrinks them, but not a cover that \
+            would vanish";
         Some(|s| &mut s.regions_mut().cover) => ParamSpecEnum::builder::<CoverKind>("cover").mutable_playing(),
             "Cover", "What hides the regions. A blur is a look; to hide something, use mosaic with few cells or fill";
         Some(|s| &mut s.regions_mut().strength) => ParamSpecDouble::builder("strength")
             .minimum(0.0).maximum(2.0).default_value(0.25).controllable().mutable_playing(),
-            "Strength", "Least standard deviation of the blur of a region, as a share of the object's shorter side \
-            (before expand); overrides kernel-size; 0 uses sigma and kernel-size alone, as does region-mode=outside";
+            "Strength", "Minimum sigma of a region's blur, as a share of the object's shorter side (before expand); \
+            overrides kernel-size; 0 and region-mode=outside use sigma and kernel-size alone";
         Some(|s| &mut s.regions_mut().cells) => ParamSpecUInt::builder("cells")
             .minimum(1).maximum(CELLS_MAX).default_value(6).mutable_playing(),
             "Cells", "Cells of the mosaic along the object's shorter side (before expand), of 8x8 pixels at least; \
@@ -203,17 +205,17 @@ static PROPERTIES: LazyLock<Vec<(ParamSpec, Option<Accessor>)>> = LazyLock::new(
             "Fill colour", "Colour of the fill as ARGB, 0xAARRGGBB; the default is opaque black";
         Some(|s| &mut s.regions_mut().hold_time) => ParamSpecUInt64::builder("hold-time")
             .default_value(3_000_000_000).mutable_playing(),
-            "Hold time", "How long an object stays covered after its last detection, in nanoseconds, moving on as it \
-            moved; less for one that was seen briefly; nothing is held with region-mode=outside";
+            "Hold time", "How long a lost object stays covered where it is predicted, in nanoseconds; less if it was \
+            seen briefly; unused with region-mode=outside";
         Some(|s| &mut s.regions_mut().look_ahead) => ParamSpecUInt::builder("look-ahead").maximum(120).mutable_ready(),
-            "Look-ahead", "Frames that wait in the element, so that an object is covered before its first detection \
-            and between two; adds as many frames of latency, unless region-mode is frame";
+            "Look-ahead", "Frames of delay, so that objects are covered before their first detection and across gaps; \
+            none if region-mode=frame";
         Some(|s| &mut s.regions_mut().on_lost) => ParamSpecEnum::builder::<OnLost>("on-lost").mutable_playing(),
-            "On lost", "What becomes of frames in which an object has been lost for longer than hold-time";
+            "On lost", "Action for frames after the hold of a lost object has ended";
         Some(|s| &mut s.regions_mut().on_missing) => ParamSpecEnum::builder::<OnMissing>("on-missing")
             .mutable_playing(),
-            "On missing", "What becomes of a frame without any detector meta. Detectors that attach nothing when they \
-            find nothing (facedetect) need pass if such frames are to be visible";
+            "On missing", "Action for a frame without detector metas; set pass for detectors that attach nothing when \
+            they find nothing (facedetect)";
         Some(|s| &mut s.regions_mut().post_messages) => ParamSpecBoolean::builder("post-messages").mutable_playing(),
             "Post messages", "Post an element message for each frame that says what was covered, unless region-mode is \
             frame";

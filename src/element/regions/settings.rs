@@ -15,11 +15,11 @@ use crate::regions::tracks::Holding;
 #[enum_type(name = "GstCudaGaussBlurRegionMode")]
 pub enum RegionMode {
     #[default]
-    #[enum_value(name = "The whole picture")]
+    #[enum_value(name = "Blur the whole picture")]
     Frame,
-    #[enum_value(name = "The regions")]
+    #[enum_value(name = "Cover the regions")]
     Inside,
-    #[enum_value(name = "All but the regions")]
+    #[enum_value(name = "Cover all but the regions")]
     Outside,
 }
 
@@ -71,7 +71,7 @@ pub enum ObjectShape {
 pub enum OnMissing {
     #[default]
     #[enum_value(
-        name = "Cover the whole frame once detector metas have been seen (region-mode=outside: always), and pass it on before"
+        name = "Pass frames on until the first detector meta, then cover the whole frame (region-mode=outside: always cover)"
     )]
     Auto,
     #[enum_value(name = "Pass it on; only zones and held objects are covered")]
