@@ -195,13 +195,11 @@ fn cache() -> String {
 /// The properties of 0.1.0. Later ones have a comment with `Since`.
 const PROPERTIES_OF_0_1_0: usize = 27;
 
-/// The version that added a property after 0.1.0, from the comment before its ParamSpec: `GstCudaGaussBlur:NAME:`, and
-/// `Since: VERSION` in a line of its own.
+/// The version that added a property after 0.1.0, from a comment in front of the table of properties: `GstCudaGaussBlur:NAME:`,
+/// and `Since: VERSION` in a line of its own.
 fn since(property: &str) -> Option<&'static str> {
-    let sources =
-        [include_str!("../../src/element/settings.rs"), include_str!("../../src/element/regions/settings.rs")];
     let start = format!("* GstCudaGaussBlur:{property}:\n");
-    let (_, comment) = sources.into_iter().find_map(|source| source.split_once(&start))?;
+    let (_, comment) = include_str!("../../src/element/properties.rs").split_once(&start)?;
     let (comment, _) = comment.split_once("*/").unwrap();
     let version = comment.lines().find_map(|line| line.trim_start().strip_prefix("* Since: "));
     Some(version.unwrap_or_else(|| panic!("the comment of {property} has no Since")))
