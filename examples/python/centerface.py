@@ -2,7 +2,7 @@
 """The GStreamer element centerface: finds faces with CenterFace (MIT), run by ONNX Runtime, and attaches them as regions of
 interest with the label `face`.
 
-    scripts/models && GST_PLUGIN_PATH=target/release:examples gst-launch-1.0 v4l2src ! videoconvert !
+    scripts/models && cargo build --release && GST_PLUGIN_PATH=target/release:examples gst-launch-1.0 v4l2src ! videoconvert !
         centerface every=5 ! cudagaussblur region-mode=inside cover=mosaic ! videoconvert ! autovideosink
 
 It finds faces from about a fortieth of the picture's longer side on, also turned, dark and partly hidden ones.

@@ -2,13 +2,13 @@
 """The GStreamer element selfiesegmentation: finds people in front of a camera with MediaPipe's selfie segmentation (Apache-2.0),
 run by LiteRT, and attaches their mask as a region of interest with the label `person`.
 
-    scripts/models && GST_PLUGIN_PATH=target/release:examples gst-launch-1.0 v4l2src ! videoconvert ! selfiesegmentation !
-        cudagaussblur region-mode=outside shape=mask grow=4 expand=0 sigma=20 ! videoconvert ! autovideosink
+    scripts/models && cargo build --release && GST_PLUGIN_PATH=target/release:examples gst-launch-1.0 v4l2src ! videoconvert !
+        selfiesegmentation ! cudagaussblur region-mode=outside shape=mask grow=4 expand=0 sigma=20 ! videoconvert ! autovideosink
 
 The model's mask has 256x144 samples, too few for hair and collars. A guided filter (He et al., 2010) fits it to the edges of the
 picture: around each place, the mask becomes the linear function of red, green and blue that is nearest to it. Where the picture
 does not change, the result is averaged over time. cudagaussblur narrows what it shows by a cell of its grid of weights, and `grow`
-makes up for that: 2 for frames of up to 1024 pixels a side, 4 up to 2048, 8 beyond; frames of up to 512 pixels need none.
+makes up for that: 2 for frames of up to 1024 pixels a side, 4 up to 2048 and so on doubling; frames of up to 512 pixels need none.
 """
 
 import os
