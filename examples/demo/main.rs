@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
-//! The demo: blurs a generated clip or the camera's picture, or covers parts of it, checks every frame, and writes the result and a
-//! before/after picture. `--help` lists the options. examples/hide.py does the same with files.
+//! The demo: blurs a generated clip or the camera's picture, or covers parts of it, checks every frame of a clip, and writes the
+//! result and a before/after picture. `--help` lists the options. examples/hide.py does the same with files.
 
 mod background;
 mod coverage;

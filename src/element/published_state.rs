@@ -19,8 +19,8 @@ pub struct RegionStats {
     pub frames_anticipated: u64,
     /// Frames that were covered as a whole because an object was lost.
     pub frames_lost: u64,
-    /// Frames without readable detector metas, although the stream had some before, or on-missing is cover, drop or error, or
-    /// region-mode is outside.
+    /// Frames without readable detector metas, although the stream had some before, or on-missing is cover, drop or error, or is
+    /// auto with region-mode=outside.
     pub frames_missing: u64,
     /// Frames that on-missing=drop dropped.
     pub frames_dropped: u64,
