@@ -303,6 +303,7 @@ fn main() {
     if std::env::args().any(|argument| argument == "regions") {
         regions::print(WIDTH as u32, HEIGHT as u32);
         regions::print_many(WIDTH as u32, HEIGHT as u32);
+        [(1920, 1080), (3840, 2160)].iter().for_each(|(width, height)| regions::print_copies(*width, *height));
         regions::print_untouched();
         return regions::print_tracks();
     }

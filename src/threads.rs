@@ -108,6 +108,19 @@ impl Threads {
         (of_own, of_other.expect("a scope ends when all that it spawned has returned"))
     }
 
+    /// Calls `work` once for each number below `count`, on the calling thread and on workers that wake up in time.
+    pub fn share(&self, count: usize, work: impl Fn(usize) + Sync) {
+        /// More threads are limited by memory bandwidth.
+        const MAX_HELPERS: usize = 7;
+        let next = AtomicUsize::new(0);
+        let take = || {
+            while let Some(number) = Some(next.fetch_add(1, Ordering::Relaxed)).filter(|number| *number < count) {
+                work(number);
+            }
+        };
+        self.run_with_helpers(count.saturating_sub(1).min(MAX_HELPERS), take, take);
+    }
+
     /// Calls `help` on up to `helpers` workers while `own` runs on the calling thread. Returns when `own` has returned and no
     /// worker is in `help` any more. A worker that wakes up after that does not call it: in a virtual machine waking up takes
     /// up to half a millisecond.
@@ -221,6 +234,16 @@ mod tests {
             let mut states = vec![0; 9];
             threads.run(&mut states, |state| *state += 1);
             assert_eq!(states, [1; 9], "{allowed} allowed");
+        }
+    }
+
+    #[test]
+    fn shared_work_is_done_once() {
+        let (threads, _) = Threads::start();
+        for count in [0, 1, 2, 1000] {
+            let done: Vec<AtomicUsize> = (0..count).map(|_| AtomicUsize::new(0)).collect();
+            threads.share(count, |number| _ = done[number].fetch_add(1, Ordering::Relaxed));
+            assert!(done.into_iter().all(|done| done.into_inner() == 1), "{count}");
         }
     }
 

@@ -7,15 +7,16 @@ use gst::prelude::*;
 use gst_video::{VideoFormat, VideoInfo};
 use gstcudagaussblur::cpu::{CpuEngine, TILES};
 use gstcudagaussblur::element::formats;
-use gstcudagaussblur::engine::{BlurRegion, Cover, Engine, Hide};
+use gstcudagaussblur::engine::{BlurRegion, Cover, Engine, FrameAccess, Hide};
 use gstcudagaussblur::filter::BlurParams;
-use gstcudagaussblur::filter::frame::{Frame, FrameMut, Plane, PlaneLayout};
+use gstcudagaussblur::filter::frame::{Destination, Frame, FrameMut, Plane, PlaneLayout, Source};
 use gstcudagaussblur::filter::mosaic::MosaicRegion;
 use gstcudagaussblur::filter::parts::Job;
 use gstcudagaussblur::filter::plan::{Plan, Selection};
 use gstcudagaussblur::filter::regions::{Area, Rect, disjoint, outside};
 use gstcudagaussblur::regions::detection::Detection;
 use gstcudagaussblur::regions::tracks::{Holding, Tracks};
+use rayon::prelude::*;
 
 const SIGMAS: [f64; 4] = [3.0, 5.0, 10.0, 40.0];
 const FORMATS: [VideoFormat; 2] = [VideoFormat::Nv12, VideoFormat::Rgba];
@@ -123,6 +124,78 @@ pub fn print(width: u32, height: u32) {
         let mut time = || time(|| drop(engine.cover(&cover, &mut frame(&planes, &mut memory)).expect("a cover")));
         let background = super::median((0..ROUNDS).map(|_| time()).collect::<Vec<_>>());
         println!("| {} | all but a sixth of the picture | mosaic: {background:.3} ms | | | | |", format.to_str());
+    }
+}
+
+/// A frame that is covered in another buffer.
+struct Pair<'a> {
+    planes: &'a [PlaneLayout],
+    source: &'a [Vec<u8>],
+    destination: &'a mut [Vec<u8>],
+}
+
+// SAFETY: the memory is borrowed, and the CPU engine is done with it when `submit` returns.
+unsafe impl FrameAccess for Pair<'_> {
+    fn frames(&mut self) -> (Source<'_>, Destination<'_>) {
+        (Source::Host(source(self.planes, self.source)), Destination::Host(frame(self.planes, self.destination)))
+    }
+}
+
+/// The time of covers into another buffer, which copy the rest of the frame, beside those in place and a copy by all threads.
+pub fn print_copies(width: u32, height: u32) {
+    println!("\nThree boxes of {}x{} in {width}x{height}, ms (medians of {ROUNDS} rounds):\n", BOX[0], BOX[1]);
+    println!(
+        "| format | cover | in place | into another buffer | a copy by one thread | by all | into another / by all |"
+    );
+    println!("| --- | --- | --- | --- | --- | --- | --- |");
+    for format in FORMATS {
+        let info = VideoInfo::builder(format, width, height).build().expect("a format of the element");
+        let planes = formats::planes(&info, false).expect("a format of the element");
+        let noise = |plane: &PlaneLayout| {
+            (0..plane.row_bytes() * plane.height as usize).map(|i| ((i * 0x9e37) >> 7) as u8).collect()
+        };
+        let memory: Vec<Vec<u8>> = planes.iter().map(noise).collect();
+        let (mut in_place, mut output) = (memory.clone(), memory.clone());
+        let rect = |corner: &[u32; 2]| Rect::new(corner[0], corner[1], BOX[0], BOX[1]).expect("a rectangle");
+        let rects: Vec<Rect> = PLACES[1].1.iter().map(rect).collect();
+        let mosaic = |rect: &Rect| {
+            let area = Area::from_corner(rect.x().into(), rect.y().into(), BOX[0].into(), BOX[1].into());
+            MosaicRegion::new(*rect, area, 6)
+        };
+        let params = BlurParams::new(10.0, 0).expect("usable");
+        let regions = rects.iter().map(|rect| BlurRegion { rect: *rect, params }).collect();
+        let covers = [
+            ("fill", Hide::Fill { rects: rects.clone(), values: vec![[16; 4]; planes.len()] }),
+            ("mosaic", Hide::Mosaic(rects.iter().map(mosaic).collect())),
+            ("blur, sigma=10", Hide::Blur { planes: Selection::ALL, regions }),
+        ];
+        for (name, hide) in covers {
+            let (mut engine, cover) = (Engine::with_cpu(CpuEngine::new()), Cover::from(hide));
+            let mut times = [const { Vec::new() }; 4];
+            for _ in 0..ROUNDS {
+                times[0]
+                    .push(time(|| drop(engine.cover(&cover, &mut frame(&planes, &mut in_place)).expect("a cover"))));
+                times[1].push(time(|| {
+                    let pair = Pair { planes: &planes, source: &memory, destination: &mut output };
+                    drop(engine.run(&cover, pair).expect("a cover"));
+                }));
+                let pairs = || memory.iter().zip(&mut output);
+                times[2].push(time(|| pairs().for_each(|(from, to)| to.copy_from_slice(from))));
+                times[3].push(time(|| {
+                    for (from, to) in pairs() {
+                        const CHUNK: usize = 1 << 18;
+                        let chunks = to.par_chunks_mut(CHUNK).zip(from.par_chunks(CHUNK));
+                        chunks.for_each(|(to, from)| to.copy_from_slice(from));
+                    }
+                }));
+            }
+            let [in_place, copied, one, all] = times.map(super::median);
+            println!(
+                "| {} | {name} | {in_place:.3} | {copied:.3} | {one:.3} | {all:.3} | {:.2} |",
+                format.to_str(),
+                copied / all
+            );
+        }
     }
 }
 

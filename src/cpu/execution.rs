@@ -203,8 +203,8 @@ impl<'a> BufferPlanes<'a> {
         };
         let mixing = |mix: &Mix| Mixing {
             weights: self.weights(mix.weights, mix.placement, destination),
-            // A frame is covered in place, or in a copy.
-            beside: matches!(destination.buffer, Buffer::Temporary(_)).then(|| self.to_read(&mix.beside)),
+            beside: Some(self.to_read(&mix.beside))
+                .filter(|beside| beside.address != self.to_write(destination).address.cast_const()),
             passthrough_mask: mix.passthrough_mask,
         };
         Write {

@@ -80,8 +80,8 @@ impl CpuEngine {
         self.set
     }
 
-    /// Executes a job, with the weights of a soft cover. A cover is written over the destination, which holds the source's
-    /// samples and may be the same memory. On an error nothing was written.
+    /// Executes a job, with the weights of a soft cover. What a cover does not write is copied, unless the destination is the
+    /// source's memory. On an error nothing was written.
     ///
     /// # Panics
     /// If the plan was made for other layouts, or the weights for another size.
@@ -115,6 +115,7 @@ impl CpuEngine {
         let parallel = |group: &Vec<Task>| group.iter().filter(|task| task.is_large()).count();
         let workers = groups.iter().map(parallel).max().unwrap_or(0).clamp(1, threads);
         self.reserve_scratch(workers, groups.iter().flatten())?;
+        frames.copy_planes(&job.copied_planes(), &self.threads);
         let set = self.set;
         schedule::run(&self.threads, &mut self.scratch[..workers], &groups, |scratch, task| {
             // SAFETY: the processor has the set; the task's planes hold what it reads and writes, because the frames are valid and

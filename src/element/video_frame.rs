@@ -14,6 +14,7 @@ use crate::filter::frame::{
     Destination, DeviceBytes, DeviceFrame, Frame, FrameMemory, Plane, PlaneLayout, Side, Source, ValidFrames,
 };
 use crate::filter::plane::{DevicePlane, HostPlaneMut, PlaneMemory};
+use crate::process;
 
 /// Why a buffer cannot be used as a frame.
 #[derive(Debug, thiserror::Error)]
@@ -488,7 +489,9 @@ impl MappedFrame {
     fn copy(&self) -> Option<Self> {
         let copy = copy_without_pixels(&self.output.buffer, &self.format.info)?;
         let mut copy = Self::in_place(copy, Arc::clone(&self.format), Side::Output, false).ok()?;
-        ValidFrames::new(self.output.source(), copy.output.destination()).ok()?.copy_source();
+        let frames = ValidFrames::new(self.output.source(), copy.output.destination()).ok()?;
+        let planes: Vec<usize> = (0..frames.layouts().len()).collect();
+        frames.copy_planes(&planes, &process::threads());
         Some(copy)
     }
 }

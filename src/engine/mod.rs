@@ -59,8 +59,8 @@ pub enum Work<'a> {
     /// All of it is blurred, into another frame.
     Blur(Options),
     /// Parts of it are covered. Source and destination are the same memory (in host memory, the source has no planes then); or
-    /// they do not overlap, and the source is copied too, with the bytes between its rows, but for those of planes in
-    /// device memory that are covered wholly.
+    /// they do not overlap, and planes that are not covered wholly are copied. The copy has the bytes between the source's rows too,
+    /// as many as both pitches have.
     Cover(&'a Cover),
 }
 
@@ -392,10 +392,7 @@ impl Engine {
         let started = Instant::now();
         let (job, soft) = match work {
             Work::Blur(options) => (self.jobs.blur(options, frames.layouts()), None),
-            Work::Cover(cover) => {
-                frames.copy_source();
-                (self.jobs.cover(cover, frames.layouts(), TilesOf::Cpu), cover.soft.as_ref())
-            }
+            Work::Cover(cover) => (self.jobs.cover(cover, frames.layouts(), TilesOf::Cpu), cover.soft.as_ref()),
         };
         if job.plan.blurs() {
             self.stats.form = form(&job.plan);

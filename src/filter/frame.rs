@@ -4,7 +4,8 @@
 use std::marker::PhantomData;
 
 pub use super::layout::{Field, MAX_DIMENSION, PlaneLayout, Role, SampleLayout, Split, StoredSample};
-use super::plane::{DevicePlane, HostPlaneMut, PlaneMemory, copy_rows};
+use super::plane::{DevicePlane, HostPlane, HostPlaneMut, PlaneMemory, copy_rows};
+use crate::threads::Threads;
 
 /// Which of the two frames of a blur.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -264,22 +265,18 @@ impl<'a> ValidFrames<'a> {
         Ok(Self { layouts, source, destination: FrameMemory::Host(destination), _borrow: PhantomData })
     }
 
-    /// Copies the source into the destination, with as many of the bytes between its rows as both have, if they are not the
-    /// same memory, and both in host memory.
-    pub fn copy_source(&mut self) {
+    /// Copies planes of the source into the destination, with as many of the bytes between their rows as both have, if they are not
+    /// the same memory, and both in host memory. So a frame that is covered in another buffer has what one that is covered in
+    /// place has.
+    pub fn copy_planes(&self, planes: &[usize], threads: &Threads) {
         let (FrameMemory::Host(source), FrameMemory::Host(destination)) = (&self.source, &self.destination) else {
             return;
         };
-        for ((from, to), layout) in source.iter().zip(destination).zip(&self.layouts) {
-            if from.address == to.address.cast_const() {
-                continue;
-            }
-            let (bytes, last) = (from.pitch.min(to.pitch), layout.height as usize - 1);
-            // SAFETY: the planes hold their rows and are borrowed as long as `self` lives, the destination mutably, so that they
-            // do not overlap. Every row but the last one ends a pitch after it begins, and the last one with its last sample.
-            unsafe {
-                copy_rows(from, to, bytes, last);
-                copy_rows(&from.from_row(last), &to.from_row(last), layout.row_bytes(), 1);
+        for plane in planes.iter().copied() {
+            let (from, to) = (&source[plane], &destination[plane]);
+            if from.address != to.address.cast_const() {
+                // One plane after the other, because the bytes between the rows of one may be rows of another.
+                PlaneCopy { layout: &self.layouts[plane], from, to }.share(threads);
             }
         }
     }
@@ -312,6 +309,39 @@ impl<'a> ValidFrames<'a> {
     /// Whether both frames are in device memory.
     pub fn are_on_device(&self) -> bool {
         self.source.is_device() && self.destination.is_device()
+    }
+}
+
+/// A copy of a plane of valid frames, whose destination nobody else accesses.
+struct PlaneCopy<'a> {
+    layout: &'a PlaneLayout,
+    from: &'a HostPlane,
+    to: &'a HostPlaneMut,
+}
+
+// SAFETY: the addresses belong to no thread, and each thread accesses other rows.
+unsafe impl Sync for PlaneCopy<'_> {}
+
+impl PlaneCopy<'_> {
+    /// Copies all rows on the calling thread and on workers.
+    fn share(&self, threads: &Threads) {
+        /// Bytes that a thread copies at a time.
+        const CHUNK_BYTES: usize = 64 << 10;
+        let Self { layout, from, to } = *self;
+        let (rows, bytes) = (layout.height as usize, from.pitch.min(to.pitch));
+        let step = (CHUNK_BYTES / bytes).max(1);
+        threads.share(rows.div_ceil(step), |chunk| {
+            let Self { layout, from, to } = *self;
+            let (first, end) = (chunk * step, rows.min((chunk + 1) * step));
+            // A row ends where the next one begins, the last one with its last sample.
+            let full = end.min(rows - 1) - first;
+            let (from, to) = (from.from_row(first), to.from_row(first));
+            // SAFETY: the planes are valid and do not overlap; no other thread accesses these rows.
+            unsafe {
+                copy_rows(&from, &to, bytes, full);
+                copy_rows(&from.from_row(full), &to.from_row(full), layout.row_bytes(), end - first - full);
+            }
+        });
     }
 }
 

@@ -6,6 +6,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::frame::PlaneLayout;
 use super::operation::{Buffer, Operation, View, all_of};
 use super::picture::FieldRect;
 use super::plan::Plan;
@@ -107,6 +108,24 @@ impl Job {
         };
         let writes = plan.operations().iter().filter_map(written).flatten().collect();
         Self { parts, plan: Arc::new(plan), accesses: Some(Accesses { reads, writes }) }
+    }
+
+    /// The planes of which a cover does not write all: in another buffer than the source's, it needs a copy of them.
+    pub fn copied_planes(&self) -> Vec<usize> {
+        let Some(Accesses { writes, .. }) = &self.accesses else { return Vec::new() };
+        let keeps_channels = |plane: usize| {
+            let keeps = |operation: &Operation| {
+                operation.output().buffer == Buffer::Destination(plane)
+                    && matches!(operation, Operation::Write { mix: Some(mix), .. } if mix.passthrough_mask != 0)
+            };
+            self.plan.operations().iter().any(keeps)
+        };
+        let is_copied = |(plane, layout): &(usize, &PlaneLayout)| {
+            let written = writes.iter().filter(|(of, _)| of == plane);
+            let written: u64 = written.map(|(_, written)| written.rect.area()).sum();
+            written < u64::from(layout.width) * u64::from(layout.height) || keeps_channels(*plane)
+        };
+        self.plan.layouts().iter().enumerate().filter(is_copied).map(|(plane, _)| plane).collect()
     }
 
     /// Whether it does nothing.

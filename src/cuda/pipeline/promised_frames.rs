@@ -40,11 +40,6 @@ impl<'a> PromisedFrames<'a> {
     pub(super) fn device_planes(&self) -> [&[DevicePlane]; 2] {
         [self.source().device_planes(), self.destination().device_planes()].map(Option::unwrap_or_default)
     }
-
-    /// See [`ValidFrames::copy_source`].
-    pub(super) fn copy_source(&mut self) {
-        self.0.copy_source();
-    }
 }
 
 impl<'a> Deref for PromisedFrames<'a> {

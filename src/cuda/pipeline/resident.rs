@@ -15,8 +15,7 @@ use crate::cuda::kernels::record::DevicePlanes;
 use crate::cuda::program::{KernelSelector, Target};
 use crate::filter::cover::Softness;
 use crate::filter::frame::PlaneLayout;
-use crate::filter::operation::{Buffer, Operation, View};
-use crate::filter::parts::{Accesses, Job};
+use crate::filter::parts::Job;
 use crate::filter::plane::DevicePlane;
 
 /// Timers in use at once. While all are running, frames are not timed.
@@ -81,26 +80,11 @@ impl Pipeline {
 
 /// The planes of the source that are copied before a frame is covered: none in place, nor those that are written wholly.
 fn copied_planes(job: &Job, planes: &DevicePlanes) -> Vec<usize> {
-    let Some(Accesses { writes, .. }) = &job.accesses else { return Vec::new() };
-    let layouts = job.plan.layouts();
-    let keeps = |plane: usize| {
-        let is_kept = |operation: &Operation| {
-            let View { buffer, .. } = operation.output();
-            buffer == Buffer::Destination(plane)
-                && matches!(operation, Operation::Write { mix: Some(mix), .. } if mix.passthrough_mask != 0)
-        };
-        job.plan.operations().iter().any(is_kept)
-    };
-    let is_written = |plane: usize| {
-        let samples = |layout: &PlaneLayout| u64::from(layout.width) * u64::from(layout.height);
-        let written: u64 = writes.iter().filter(|(of, _)| *of == plane).map(|(_, written)| written.rect.area()).sum();
-        written == samples(&layouts[plane]) && !keeps(plane)
-    };
     let is_same = |plane: usize| {
         let (from, to) = (&planes.sources[plane], &planes.destinations[plane]);
         from.address == to.address && from.pitch == to.pitch
     };
-    (0..layouts.len()).filter(|plane| !is_same(*plane) && !is_written(*plane)).collect()
+    job.copied_planes().into_iter().filter(|plane| !is_same(*plane)).collect()
 }
 
 /// The copy of a frame on a second stream, while what covers it is computed: it takes half as long.

@@ -138,7 +138,7 @@ impl Pipeline {
         }
         if is_cover {
             // While the device works.
-            frames.copy_source();
+            frames.copy_planes(&job.copied_planes(), &self.threads);
         }
         let times = Times {
             bytes_copied: staged_bytes(paths, &schedule),
