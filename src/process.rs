@@ -17,8 +17,23 @@ pub enum Level {
     Debug,
 }
 
-/// Receives lines, from any thread.
-pub type Sink = fn(Level, &str);
+/// What receives the lines. Both functions are called on any thread, which holds none of the crate's locks then, so they may use
+/// the crate or take long.
+#[derive(Debug, Clone, Copy)]
+pub struct Sink {
+    /// Whether lines of this severity are wanted. Others are not formatted.
+    pub wants: fn(Level) -> bool,
+    /// Receives a line.
+    pub write: fn(Level, &str),
+}
+
+impl Sink {
+    fn log(&self, level: Level, line: impl FnOnce() -> String) {
+        if (self.wants)(level) {
+            (self.write)(level, &line());
+        }
+    }
+}
 
 static LOG_SINK: OnceLock<Sink> = OnceLock::new();
 static THREADS: Mutex<Weak<Threads>> = Mutex::new(Weak::new());
@@ -34,10 +49,11 @@ pub fn set_log_sink(sink: Sink) {
     let _ = LOG_SINK.set(sink);
 }
 
-/// Logs a line. Without a sink it is discarded.
-pub fn log(level: Level, line: &str) {
+/// Logs a line, which is formatted only if a sink wants it. No lock may be held, and no `OnceLock` or the like may be being
+/// initialised: the sink may wait for a thread that waits for it.
+pub fn log(level: Level, line: impl FnOnce() -> String) {
     if let Some(sink) = LOG_SINK.get() {
-        sink(level, line);
+        sink.log(level, line);
     }
 }
 
@@ -53,7 +69,7 @@ pub fn threads() -> Arc<Threads> {
     // The log sink may start an element, which comes here.
     drop(shared);
     if let Some(warning) = warning {
-        log(Level::Warning, &warning);
+        log(Level::Warning, || warning);
     }
     threads
 }
@@ -61,4 +77,18 @@ pub fn threads() -> Arc<Threads> {
 /// Start addresses of host registrations that could not be ended before their memory was freed.
 pub fn stale_registrations() -> MutexGuard<'static, Vec<usize>> {
     lock(&STALE_REGISTRATIONS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_formatted_only_for_a_sink_that_wants_it() {
+        static LINES: Mutex<Vec<String>> = Mutex::new(Vec::new());
+        let sink = Sink { wants: |level| level != Level::Debug, write: |_, line| lock(&LINES).push(line.to_owned()) };
+        sink.log(Level::Debug, || panic!("a line is formatted that nobody wants"));
+        sink.log(Level::Info, || "wanted".to_owned());
+        assert_eq!(*lock(&LINES), ["wanted"]);
+    }
 }

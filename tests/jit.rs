@@ -3,9 +3,11 @@
 
 mod common;
 
+use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 use common::Noise;
@@ -17,7 +19,7 @@ use common::fake_library::{self, call};
 use common::pictures::rect;
 use gstcudagaussblur::cuda::{CudaEngine, Image, PassStrategy, process};
 use gstcudagaussblur::engine::Level::{self, Debug, Info, Warning};
-use gstcudagaussblur::engine::{Engine, Stats, log_to};
+use gstcudagaussblur::engine::{Engine, Sink, Stats, log_to};
 use gstcudagaussblur::filter::BlurParams;
 use gstcudagaussblur::filter::frame::PlaneLayout;
 use libloading::Library;
@@ -31,7 +33,7 @@ static LINES: Mutex<Vec<(Level, String)>> = Mutex::new(Vec::new());
 /// A test in a child process: its name, its function, and environment variables that configure the fake NVRTC.
 type Test = (&'static str, fn(&Compiler), &'static str);
 
-const TESTS: [Test; 9] = [
+const TESTS: [Test; 10] = [
     ("unchanged_settings_get_a_specialised_kernel_without_delaying_frames", swap, "FAKE_NVRTC_MS=2000"),
     ("sweeping_sigma_compiles_only_the_final_kernel", sweep, ""),
     ("two_engines_with_equal_settings_cause_one_compilation", two_engines, "FAKE_NVRTC_MS=1500"),
@@ -41,6 +43,7 @@ const TESTS: [Test; 9] = [
     ("kernels_that_do_not_gain_are_not_compiled", not_specialised, ""),
     ("long_radii_get_a_kernel_for_tensor_cores", long_radii, "FAKE_NVRTC_MS=2000"),
     ("bands_of_several_planes_are_specialised", bands, ""),
+    ("log_sink_that_waits_for_other_engines_stops_nothing", waiting_sink, ""),
 ];
 
 /// Without tensor-core kernels others are compiled.
@@ -68,11 +71,15 @@ const NO_LOAD: &str = "image_that_does_not_load_is_logged_once_and_not_retried";
 
 fn main() {
     if let Some(child) = child() {
-        log_to(|level, line| {
-            // Neither plans, their launches nor prebuilt kernels, whose images log what they load.
-            if !["new plan for ", "new program: ", "general-"].iter().any(|other| line.starts_with(other)) {
-                LINES.lock().unwrap().push((level, line.to_owned()));
-            }
+        log_to(Sink {
+            wants: |_| true,
+            write: |level, line| {
+                wait_for_engines(line);
+                // Neither plans, their launches nor prebuilt kernels, whose images log what they load.
+                if !["new plan for ", "new program: ", "general-"].iter().any(|other| line.starts_with(other)) {
+                    LINES.lock().unwrap().push((level, line.to_owned()));
+                }
+            },
         });
         let driver = FakeDriver::new();
         let nvrtc = PathBuf::from(std::env::var_os(NVRTC).unwrap());
@@ -189,7 +196,11 @@ impl Compiler {
 
 /// With images without tensor-core kernels, beside which others are compiled.
 fn engine() -> Engine {
-    Engine::with_cuda(CudaEngine::with_kernels(0, Image::Portable, PassStrategy::Best).unwrap())
+    engine_on(0)
+}
+
+fn engine_on(device: u32) -> Engine {
+    Engine::with_cuda(CudaEngine::with_kernels(device, Image::Portable, PassStrategy::Best).unwrap())
 }
 
 fn on_tensor_cores() -> Engine {
@@ -280,6 +291,50 @@ fn swap(compiler: &Compiler) {
     assert_eq!(lines(Debug, "log of the fake NVRTC"), 1, "the compiler's log is not logged once");
 }
 
+/// Whether the sink waits for other engines.
+static WAITS: AtomicBool = AtomicBool::new(false);
+/// The lines for which it has waited, and whether the engines were done in time.
+static WAITED: Mutex<Vec<(String, bool)>> = Mutex::new(Vec::new());
+
+/// What the sink does before it records a line: it waits for a thread that does what may have been logged: it opens the device,
+/// and blurs a frame on it; and if NVRTC was opened, it compiles a kernel on another device.
+fn wait_for_engines(line: &str) {
+    thread_local!(static IS_WAITED_FOR: Cell<bool> = const { Cell::new(false) });
+    if !WAITS.load(Ordering::SeqCst) || IS_WAITED_FOR.get() {
+        return;
+    }
+    let (done, is_done) = mpsc::channel();
+    let opens_nvrtc = line.contains("compiles specialised kernels");
+    std::thread::spawn(move || {
+        IS_WAITED_FOR.set(true);
+        drop(on_tensor_cores());
+        case(2.0, 4).check_engine(&mut engine());
+        assert!(!opens_nvrtc || frames(&mut engine_on(1), &case(2.0, 4), LONG, is_specialised).1);
+        done.send(())
+    });
+    let is_in_time = is_done.recv_timeout(Duration::from_secs(5)).is_ok();
+    WAITED.lock().unwrap().push((line.to_owned(), is_in_time));
+}
+
+/// Nothing is locked, and no cell is being initialised, while a line is logged.
+fn waiting_sink(compiler: &Compiler) {
+    compiler.driver.set_devices(2, (9, 0), (13, 0));
+    WAITS.store(true, Ordering::SeqCst);
+    let mut words = vec!["loaded in", "compiles specialised kernels", "has compiled kernels", "none are compiled"];
+    if cfg!(feature = "cubins") {
+        compiler.driver.fail_times("cuModuleLoadData", 0, 1, NO_BINARY_FOR_GPU);
+        words.push("using the portable kernels");
+    }
+    drop(on_tensor_cores());
+    let mut engine = engine();
+    assert!(frames(&mut engine, &case(2.0, 4), LONG, is_specialised).1);
+    compiler.driver.fail("cuModuleLoadData", 0, NO_BINARY_FOR_GPU);
+    let is_logged = |words: &str| WAITED.lock().unwrap().iter().any(|(line, _)| line.contains(words));
+    assert!(frames(&mut engine, &case(1.0, 4), LONG, |_| is_logged("none are compiled")).1);
+    assert!(words.into_iter().all(is_logged), "{WAITED:?}");
+    assert!(WAITED.lock().unwrap().iter().all(|(_, is_in_time)| *is_in_time), "{WAITED:?}");
+}
+
 fn sweep(compiler: &Compiler) {
     let mut engine = engine();
     let begun = Instant::now();
@@ -334,8 +389,7 @@ fn stop(compiler: &Compiler) {
 
 fn two_devices(compiler: &Compiler) {
     compiler.driver.set_devices(2, (9, 0), (13, 0));
-    let on = |id| Engine::with_cuda(CudaEngine::with_kernels(id, Image::Portable, PassStrategy::Best).unwrap());
-    let [mut first, last] = [on(0), on(1)];
+    let [mut first, last] = [0, 1].map(engine_on);
     let is_compiling = || process::open(0).unwrap().jit.status().compiling;
     assert!(frames(&mut first, &case(2.0, 4), LONG, |_| compiler.compilations() == 1).1);
     drop(first);

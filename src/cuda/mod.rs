@@ -93,7 +93,9 @@ impl CudaEngine {
                 continue;
             }
             if let Err(error) = prebuilt.function(kernel) {
-                log(Level::Warning, &format!("kernels {} are not loaded before they are needed: {error}", part.name()));
+                log(Level::Warning, || {
+                    format!("kernels {} are not loaded before they are needed: {error}", part.name())
+                });
                 failed.push(part);
             }
         }

@@ -107,7 +107,7 @@ impl Drop for EngineGuard {
     fn drop(&mut self) {
         let is_last = PROCESS.engines.fetch_sub(1, Ordering::AcqRel) == 1;
         if is_last && !PROCESS.nvrtc.wait_until_idle(MAX_STOP) {
-            log(Level::Warning, "NVRTC is still compiling; the process crashes if it ends before that");
+            log(Level::Warning, || "NVRTC is still compiling; the process crashes if it ends before that".to_owned());
         }
     }
 }

@@ -135,6 +135,21 @@ impl ProgramCache {
     }
 }
 
+/// The size of a program and its kernels, for the log.
+fn describe(program: &Program) -> String {
+    let kernels = program.groups.iter().flatten().filter_map(|step| match step {
+        Step::Copy(_) => None,
+        Step::Launch(_, launch) => Some(launch.kernel),
+    });
+    let kernels: Vec<_> = kernels.collect();
+    let (groups, bytes) = (program.groups.len(), program.workspace_bytes);
+    let mut line = format!("new program: groups {groups}, bytes of workspace {bytes}, kernels {kernels:?}");
+    for key in &program.compiled {
+        line += &format!(", compiled for {key}");
+    }
+    line
+}
+
 /// The kernels that an engine may use.
 pub struct KernelSelector {
     /// What the engines on the device share.
@@ -200,17 +215,7 @@ impl KernelSelector {
         program.workspace_bytes += program.intermediate_bytes;
         // Boxes that move have new programs in every frame.
         if !program.is_cover {
-            let kernels = program.groups.iter().flatten().filter_map(|step| match step {
-                Step::Copy(_) => None,
-                Step::Launch(_, launch) => Some(launch.kernel),
-            });
-            let kernels: Vec<_> = kernels.collect();
-            let (groups, bytes) = (program.groups.len(), program.workspace_bytes);
-            let mut line = format!("new program: groups {groups}, bytes of workspace {bytes}, kernels {kernels:?}");
-            for key in &program.compiled {
-                line += &format!(", compiled for {key}");
-            }
-            process::log(Level::Debug, &line);
+            process::log(Level::Debug, || describe(&program));
         }
         Ok(program)
     }

@@ -39,7 +39,15 @@ impl SharedDevice {
 
     /// The kernels of an image, chosen on first use. Their parts are loaded when they are needed.
     pub fn prebuilt(&self, image: Image) -> Result<&Arc<PrebuiltKernels>, CudaError> {
-        self.prebuilt[image as usize].get_or_try_init(|| PrebuiltKernels::open(image, &self.device).map(Arc::new))
+        let mut is_new = false;
+        let kernels = self.prebuilt[image as usize].get_or_try_init(|| {
+            is_new = true;
+            PrebuiltKernels::open(image, &self.device).map(Arc::new)
+        })?;
+        if is_new {
+            kernels.log_opening();
+        }
+        Ok(kernels)
     }
 
     /// The copy streams, created if no engine has them. The context is current.

@@ -11,6 +11,7 @@ use std::ffi::c_void;
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock};
 
 use gst::glib;
@@ -120,12 +121,11 @@ struct Library {
 }
 
 impl Library {
-    fn open() -> Option<Self> {
-        // Without a driver there is nothing to say: whoever asks for CUDA gets the reason from the engine.
+    /// `None` without a driver or without the library, of which there is nothing to say: whoever asks for CUDA gets the reason from
+    /// the engine.
+    fn open() -> Option<Result<Self, String>> {
         engine::load_driver().ok()?;
-        let library = open_gstreamer("cuda")?;
-        let loaded = Self::load(library);
-        loaded.inspect_err(|why| gst::warning!(CAT, "{why}, so CUDA memory is not used")).ok()
+        open_gstreamer("cuda").map(Self::load)
     }
 
     fn load(library: &'static libloading::Library) -> Result<Self, String> {
@@ -142,10 +142,26 @@ impl Library {
         Ok(Self { functions, streams })
     }
 
-    /// The library, opened by the first call; `None` if it or the driver is not installed, or lacks a function.
-    fn get() -> Option<&'static Self> {
-        static LIBRARY: LazyLock<Option<Library>> = LazyLock::new(Library::open);
+    /// The library or why it cannot be used, from the first call; `None` if it or the driver is not installed.
+    fn opened() -> Option<&'static Result<Self, String>> {
+        static LIBRARY: LazyLock<Option<Result<Library, String>>> = LazyLock::new(Library::open);
         LIBRARY.as_ref()
+    }
+
+    /// The library; `None` if it or the driver is not installed, or lacks a function.
+    fn get() -> Option<&'static Self> {
+        Self::opened()?.as_ref().ok()
+    }
+}
+
+/// Logs once per process why libgstcuda is not used although it is installed. Not when it is opened, which is while GStreamer
+/// initialises the element's class: a log function that waits for another thread that needs the class would never return.
+pub fn warn_if_unusable() {
+    static WARNED: AtomicBool = AtomicBool::new(false);
+    if let Some(Err(why)) = Library::opened()
+        && !WARNED.swap(true, Ordering::Relaxed)
+    {
+        gst::warning!(CAT, "{why}, so CUDA memory is not used");
     }
 }
 

@@ -76,7 +76,9 @@ use super::properties::param_specs;
 use super::release::RunningClock;
 use super::settings::Backend;
 use super::state::SharedState;
-use super::{CudaGaussBlur, allocation, caps, cuda_context, debug, lifecycle, parameters, reporting, streaming};
+use super::{
+    CudaGaussBlur, allocation, caps, cuda_context, debug, gstcuda, lifecycle, parameters, reporting, streaming,
+};
 use crate::floats::DefaultFloats;
 
 #[glib::object_subclass]
@@ -93,6 +95,7 @@ impl ObjectSubclass for SharedState {
 impl ObjectImpl for SharedState {
     fn constructed(&self) {
         self.parent_constructed();
+        gstcuda::warn_if_unusable();
         let element = self.obj();
         element.set_property("qos", true);
         // A gap buffer is blurred like any other and keeps its flag.

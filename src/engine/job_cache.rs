@@ -48,7 +48,7 @@ impl JobCache {
         let is_same = |key: &Key| *key == Key::Blur(options);
         self.get(layouts, is_same, |_| {
             let plan = Plan::new(options, layouts);
-            process::log(Level::Debug, &format!("new plan for {:?}: {}", options.params, describe(&plan)));
+            process::log(Level::Debug, || format!("new plan for {:?}: {}", options.params, describe(&plan)));
             (Key::Blur(options), Job::frame(Arc::new(plan)))
         })
     }

@@ -101,7 +101,7 @@ impl Stats {
         if self.kernel_name != name {
             (self.kernel_name, self.kernel_since) = (name, self.frames());
             self.kernel = StepTime::default();
-            log(Level::Debug, &format!("blurring with the kernels {name} after {} frames", self.kernel_since));
+            log(Level::Debug, || format!("blurring with the kernels {name} after {} frames", self.kernel_since));
         }
     }
 }

@@ -134,10 +134,11 @@ impl JitCache {
                     state.entries.remove(&key);
                     state.queue.retain(|queued| *queued != key);
                     drop(state);
-                    let line = format!(
-                        "using the prebuilt kernels, because no thread starts to compile others for {key}: {error}"
-                    );
-                    log(Level::Warning, &line);
+                    log(Level::Warning, || {
+                        format!(
+                            "using the prebuilt kernels, because no thread starts to compile others for {key}: {error}"
+                        )
+                    });
                     return false;
                 }
             }
@@ -174,21 +175,23 @@ impl JitCache {
             // A panic must not leave the entry compiling for ever.
             let attempt = std::panic::AssertUnwindSafe(|| self.make(&key));
             let made = std::panic::catch_unwind(attempt).unwrap_or(Err(JitError::Panicked));
-            let mut state = lock(&self.state);
             match made {
                 Ok(kernels) => {
                     let took = started.elapsed();
+                    let mut state = lock(&self.state);
                     state.last = Some(took);
                     state.entries.insert(key, Entry::Ready(Arc::new(kernels)));
                     self.generation.fetch_add(1, Ordering::Release);
-                    log(Level::Info, &format!("NVRTC has compiled kernels for {key} in {took:.1?}"));
+                    drop(state);
+                    log(Level::Info, || format!("NVRTC has compiled kernels for {key} in {took:.1?}"));
                 }
                 Err(error) => {
+                    lock(&self.state).entries.insert(key, Entry::Failed);
                     if !matches!(error, JitError::Unavailable) {
-                        let line = format!("using the prebuilt kernels, because none are compiled for {key}: {error}");
-                        log(Level::Warning, &line);
+                        log(Level::Warning, || {
+                            format!("using the prebuilt kernels, because none are compiled for {key}: {error}")
+                        });
                     }
-                    state.entries.insert(key, Entry::Failed);
                 }
             }
         }
@@ -201,10 +204,10 @@ impl JitCache {
         let mut options = vec![format!("--gpu-architecture={target}"), "--std=c++17".to_owned()];
         options.extend(key.definitions().iter().map(|definition| format!("-D{definition}")));
         let (major, minor) = nvrtc.version();
-        log(Level::Debug, &format!("NVRTC {major}.{minor}: {}", options.join(" ")));
+        log(Level::Debug, || format!("NVRTC {major}.{minor}: {}", options.join(" ")));
         let (image, output) = nvrtc.compile(SOURCE, &HEADERS, &options, target)?;
         if !output.is_empty() {
-            log(Level::Debug, &format!("NVRTC {major}.{minor} reports: {output}"));
+            log(Level::Debug, || format!("NVRTC {major}.{minor} reports: {output}"));
         }
         // SAFETY: the image is the compiler's output.
         let module = unsafe { Module::load(image, &self.device) }?;

@@ -20,7 +20,7 @@ pub const LIBRARY_VARIABLE: &str = "CUDAGAUSSBLUR_NVRTC";
 /// NVRTC, opened when the first kernel is requested. Whether it can be used is logged then.
 #[derive(Default)]
 pub struct LazyNvrtc {
-    opened: OnceLock<Option<Nvrtc>>,
+    opened: OnceLock<Result<Nvrtc, NvrtcError>>,
     users: Mutex<usize>,
     /// Notified when the last user leaves.
     idle: Condvar,
@@ -49,18 +49,20 @@ impl LazyNvrtc {
 
     /// The compiler, `None` if it cannot be used.
     pub fn get(&self) -> Option<&Nvrtc> {
-        let open = || match Nvrtc::open() {
-            Ok(nvrtc) => {
-                let (major, minor) = nvrtc.version();
-                log(Level::Info, &format!("NVRTC {major}.{minor} compiles specialised kernels"));
-                Some(nvrtc)
-            }
-            Err(error) => {
-                log(Level::Info, &format!("using the prebuilt kernels for all sizes: {error}"));
-                None
-            }
-        };
-        self.opened.get_or_init(open).as_ref()
+        let mut is_new = false;
+        let opened = self.opened.get_or_init(|| {
+            is_new = true;
+            Nvrtc::open()
+        });
+        if is_new {
+            log(Level::Info, || match opened {
+                Ok(Nvrtc { version: (major, minor), .. }) => {
+                    format!("NVRTC {major}.{minor} compiles specialised kernels")
+                }
+                Err(error) => format!("using the prebuilt kernels for all sizes: {error}"),
+            });
+        }
+        opened.as_ref().ok()
     }
 }
 

@@ -2,7 +2,7 @@
 //! The prebuilt kernels in a context. A part is loaded when a kernel of it is first asked for.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use once_cell::sync::OnceCell;
 
@@ -35,7 +35,17 @@ pub struct PrebuiltKernels {
     /// What they are loaded from.
     pub images: ImageSet,
     device: Arc<Device>,
-    parts: [OnceCell<LoadedKernels>; Part::ALL.len()],
+    parts: [OnceCell<LoadedPart>; Part::ALL.len()],
+    /// The machine code for the device that the driver refused, and why.
+    refused: Option<(&'static str, CudaError)>,
+}
+
+/// A part's kernels, and how long it took to load them.
+struct LoadedPart {
+    kernels: LoadedKernels,
+    took: Duration,
+    /// How much of it took the unpacking.
+    unpacked: Duration,
 }
 
 /// The kernels of a module.
@@ -61,7 +71,7 @@ impl LoadedKernels {
 
 impl PrebuiltKernels {
     /// Chooses the images for a device and loads one part of them. All other parts are then of the same images: their
-    /// [`KernelSet`](super::abi::KernelSet) decides how a frame is recorded.
+    /// [`KernelSet`](super::abi::KernelSet) decides how a frame is recorded. Logs nothing, see [`Self::log_opening`].
     pub fn open(image: Image, device: &Arc<Device>) -> Result<Self, CudaError> {
         let best = match image {
             Image::Best => ImageSet::best_for(device.capability()),
@@ -72,16 +82,29 @@ impl PrebuiltKernels {
         }
         // A driver need not load machine code of a later toolkit; it does load the PTX.
         Self::probe(best, device).or_else(|error| {
-            let line = format!("{} cannot be used ({error}); using the portable kernels", best.name());
-            log(Level::Warning, &line);
-            Self::probe(ImageSet::portable(), device)
+            let refused = Some((best.name(), error));
+            Ok(Self { refused, ..Self::probe(ImageSet::portable(), device)? })
         })
     }
 
     fn probe(images: ImageSet, device: &Arc<Device>) -> Result<Self, CudaError> {
-        let kernels = Self { images, device: Arc::clone(device), parts: std::array::from_fn(|_| OnceCell::new()) };
-        kernels.part(PROBE)?;
+        let parts = std::array::from_fn(|_| OnceCell::new());
+        let kernels = Self { images, device: Arc::clone(device), parts, refused: None };
+        kernels.parts[PROBE as usize].get_or_try_init(|| kernels.load_part(PROBE))?;
         Ok(kernels)
+    }
+
+    /// Logs what [`Self::open`] did, once no lock is held.
+    pub fn log_opening(&self) {
+        if let Some((name, error)) = &self.refused {
+            log(Level::Warning, || format!("{name} cannot be used ({error}); using the portable kernels"));
+        }
+        self.parts[PROBE as usize].get().inspect(|loaded| self.log_part(PROBE, loaded));
+    }
+
+    fn log_part(&self, part: Part, LoadedPart { took, unpacked, .. }: &LoadedPart) {
+        let (name, images) = (part.name(), self.images.name());
+        log(Level::Debug, || format!("{images}: {name} loaded in {took:.1?}, {unpacked:.1?} of it to unpack it"));
     }
 
     /// A kernel. Loads its part, unless it is loaded. Waits for another thread that is loading it.
@@ -96,10 +119,18 @@ impl PrebuiltKernels {
     }
 
     fn part(&self, part: Part) -> Result<&LoadedKernels, CudaError> {
-        self.parts[part as usize].get_or_try_init(|| self.load_part(part))
+        let mut is_new = false;
+        let loaded = self.parts[part as usize].get_or_try_init(|| {
+            is_new = true;
+            self.load_part(part)
+        })?;
+        if is_new {
+            self.log_part(part, loaded);
+        }
+        Ok(&loaded.kernels)
     }
 
-    fn load_part(&self, part: Part) -> Result<LoadedKernels, CudaError> {
+    fn load_part(&self, part: Part) -> Result<LoadedPart, CudaError> {
         let started = Instant::now();
         let lacks = || CudaError::NoKernel { image: self.images.name(), kernel: part.name().to_owned() };
         let image = self.images.unpack(part).ok_or_else(lacks)?;
@@ -107,9 +138,6 @@ impl PrebuiltKernels {
         // SAFETY: an embedded image is a complete CUBIN or PTX without a NUL, and it was unpacked to its whole length.
         let module = unsafe { Module::load(image, &self.device) }?;
         let kernels = LoadedKernels::new(module, self.images.kernels(part))?;
-        let (name, images, took) = (part.name(), self.images.name(), started.elapsed());
-        let line = format!("{images}: {name} loaded in {took:.1?}, {unpacked:.1?} of it to unpack it");
-        log(Level::Debug, &line);
-        Ok(kernels)
+        Ok(LoadedPart { kernels, took: started.elapsed(), unpacked })
     }
 }
