@@ -79,7 +79,7 @@ pub fn compile_specialised(image: Image, layouts: &[PlaneLayout], options: impl 
 /// twice per measurement, so that the device is still busy with the first while the second, which is measured, is
 /// enqueued.
 pub fn time_on(stream: &Stream, device: &Device, mut queue: impl FnMut(usize) -> Outcome<()>) -> Outcome<Duration> {
-    let (begin, end) = (Event::new(device.id())?, Event::new(device.id())?);
+    let (begin, end) = (Event::timed(device.id())?, Event::timed(device.id())?);
     let mut times = Vec::new();
     for turn in 0..REPETITIONS + WARM_UP {
         queue(2 * turn)?;

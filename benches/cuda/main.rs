@@ -239,7 +239,7 @@ fn waits(device: &Device, name: &str, layout: &PlaneLayout) -> Outcome<()> {
     let engine = CudaEngine::new(id)?;
     let _current = device.enter()?;
     let stream = Stream::new(id)?;
-    let (begin, end) = (Event::new(id)?, Event::new(id)?);
+    let (begin, end) = (Event::timed(id)?, Event::timed(id)?);
     let blocking = result::event::create(CUevent_flags::CU_EVENT_BLOCKING_SYNC).expect("an event");
     let pitch = layout.row_bytes();
     let bytes = pitch * layout.height as usize;

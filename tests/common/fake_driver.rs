@@ -27,7 +27,7 @@ pub static DRIVER: LazyLock<libloading::Library> = LazyLock::new(|| {
 /// Exclusive use of the fake driver, whose state is the process's, with no faults and one device.
 pub struct FakeDriver {
     /// [`fake_counts`] when it was made.
-    before: [i32; 8],
+    before: [i32; 9],
     _exclusive: MutexGuard<'static, ()>,
 }
 
@@ -53,6 +53,8 @@ pub struct Counts {
     pub allocations: i32,
     /// Depth of this thread's context stack.
     pub current: i32,
+    /// Live events that have a time.
+    pub timed_events: i32,
 }
 
 impl Counts {
@@ -62,8 +64,8 @@ impl Counts {
     }
 }
 
-fn fake_counts() -> [i32; 8] {
-    let mut counts = [0; 8];
+fn fake_counts() -> [i32; 9] {
+    let mut counts = [0; 9];
     call!(DRIVER, fake_counts(counts.as_mut_ptr() => *mut i32) -> ());
     counts
 }
@@ -165,6 +167,7 @@ impl FakeDriver {
         let now = fake_counts();
         let [device_blocks, pinned_blocks, streams, events, contexts, modules, allocations] =
             std::array::from_fn(|i| now[i] - self.before[i]);
-        Counts { device_blocks, pinned_blocks, streams, events, contexts, modules, allocations, current: now[7] }
+        let (current, timed_events) = (now[7], now[8] - self.before[8]);
+        Counts { device_blocks, pinned_blocks, streams, events, contexts, modules, allocations, current, timed_events }
     }
 }

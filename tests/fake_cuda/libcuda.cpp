@@ -207,14 +207,15 @@ void fake_set_devices(int devices, int major, int minor, int version) {
   std::lock_guard<std::mutex> lock(state.mutex);
   state.devices = devices, state.major = major, state.minor = minor, state.version = version;
 }
-// Writes eight counters: live device blocks, pinned blocks, streams and events; primary contexts retained, modules
-// loaded and blocks allocated so far; and the depth of this thread's context stack.
+// Writes nine counters: live device blocks, pinned blocks, streams and events; primary contexts retained, modules
+// loaded and blocks allocated so far; the depth of this thread's context stack; and live events that have a time.
 void fake_counts(int* counts) {
   std::lock_guard<std::mutex> lock(state.mutex);
   int pinned = 0;
   for (const auto& [begin, block] : state.blocks) pinned += block.pinned;
   const int now[] = {static_cast<int>(state.blocks.size()) - pinned, pinned, static_cast<int>(state.streams.size()),
-                     state.events, state.retained, state.modules, state.allocations, static_cast<int>(current.size())};
+                     state.events, state.retained, state.modules, state.allocations, static_cast<int>(current.size()),
+                     state.timed_events};
   std::memcpy(counts, now, sizeof now);
 }
 // The number of live contexts other than primary ones.
@@ -390,8 +391,8 @@ int cuStreamDestroy(Stream* stream) { return cuStreamDestroy_v2(stream); }
 int cuEventCreate(Event** event, unsigned flags) {
   ENTER(true);
   constexpr unsigned CU_EVENT_DISABLE_TIMING = 2;
-  state.events++;
   *event = new Event{current.back(), (flags & CU_EVENT_DISABLE_TIMING) == 0};
+  state.events++, state.timed_events += (*event)->has_time;
   return CUDA_SUCCESS;
 }
 int cuEventRecord(Event* event, Stream* stream) {
@@ -433,7 +434,7 @@ int cuEventDestroy_v2(Event* event) {
   ENTER(true);
   // The record may still be queued; it writes to the event.
   execute(event);
-  state.events--;
+  state.events--, state.timed_events -= event->has_time;
   delete event;
   return CUDA_SUCCESS;
 }

@@ -90,8 +90,8 @@ struct State {
   std::set<Stream*> streams, all_streams;
   // By address.
   std::map<const char*, Block> blocks;
-  // Live events; modules loaded and blocks allocated so far.
-  int events = 0, modules = 0, allocations = 0;
+  // Live events, and those that have a time; modules loaded and blocks allocated so far.
+  int events = 0, timed_events = 0, modules = 0, allocations = 0;
   // What cuEventElapsedTime reports, in milliseconds; NaN for the time measured.
   float elapsed = NAN;
   // Bytes copied so far.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Events: points in a stream, most with the time at which the device reached them.
+//! Events: points in a stream, some with the time at which the device reached them.
 
 use std::time::Duration;
 
@@ -20,14 +20,14 @@ unsafe impl Send for Event {}
 unsafe impl Sync for Event {}
 
 impl Event {
-    /// Creates an event in the current context, which is of `device`.
+    /// Creates an event in the current context, which is of `device`. It has no time, so [`Event::elapsed_until`] fails for it.
     pub fn new(device: u32) -> Result<Self, CudaError> {
-        Self::with_flags(CUevent_flags::CU_EVENT_DEFAULT, device)
+        Self::with_flags(CUevent_flags::CU_EVENT_DISABLE_TIMING, device)
     }
 
-    /// An event without a time, which costs the device less. [`Event::elapsed_until`] fails for it.
-    pub fn without_time(device: u32) -> Result<Self, CudaError> {
-        Self::with_flags(CUevent_flags::CU_EVENT_DISABLE_TIMING, device)
+    /// An event with a time, which costs the device more.
+    pub fn timed(device: u32) -> Result<Self, CudaError> {
+        Self::with_flags(CUevent_flags::CU_EVENT_DEFAULT, device)
     }
 
     fn with_flags(flags: CUevent_flags, device: u32) -> Result<Self, CudaError> {

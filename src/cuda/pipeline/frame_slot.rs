@@ -56,9 +56,9 @@ impl FrameSlot {
             layouts,
             workspace: Workspace::default(),
             nodes: PinnedWorkspace::default(),
-            order: Event::without_time(device)?,
-            begin: Event::new(device)?,
-            timed: [BandEvents::new(|| Event::new(device))?, BandEvents::new(|| Event::new(device))?],
+            order: Event::new(device)?,
+            begin: Event::timed(device)?,
+            timed: [BandEvents::new(|| Event::timed(device))?, BandEvents::new(|| Event::timed(device))?],
             untimed: Vec::new(),
             is_timed: false,
         })
@@ -90,7 +90,7 @@ impl FrameSlot {
     /// Creates events for at least `count` bands of a frame.
     pub fn reserve_events(&mut self, count: usize, device: u32) -> Result<(), CudaError> {
         while self.untimed.len() < count {
-            self.untimed.push(BandEvents::new(|| Event::without_time(device))?);
+            self.untimed.push(BandEvents::new(|| Event::new(device))?);
         }
         Ok(())
     }

@@ -243,7 +243,7 @@ struct TimerPool {
 
 impl TimerPool {
     fn new(device: u32) -> Result<Self, CudaError> {
-        let timer = |_| Ok([Event::new(device)?, Event::new(device)?]);
+        let timer = |_| Ok([Event::timed(device)?, Event::timed(device)?]);
         let idle = (0..TIMERS).map(timer).collect::<Result<_, CudaError>>()?;
         Ok(Self { idle, running: VecDeque::new(), frames: TimingSampler::default(), is_timing: false })
     }

@@ -66,7 +66,7 @@ impl WeightUploads {
         stream: &Stream,
     ) -> Result<(), CudaError> {
         let copies = get_or_make(&mut self.copies, || {
-            let copy = || Ok((PinnedWorkspace::default(), Event::without_time(stream.device())?));
+            let copy = || Ok((PinnedWorkspace::default(), Event::new(stream.device())?));
             Ok([copy()?, copy()?, copy()?])
         })?;
         let (memory, uploaded) = &mut copies[self.next];
