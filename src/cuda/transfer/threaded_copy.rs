@@ -108,11 +108,12 @@ impl ThreadedCopy {
             self.helpers,
             || while step() {},
             || {
+                let failing = FailOnDrop(&ready);
                 for band in 1..self.counts.len() {
-                    let waited = wait(band);
-                    ready.set(if waited.is_ok() { band + 1 } else { FAILED });
-                    waited?;
+                    wait(band)?;
+                    ready.set(band + 1);
                 }
+                std::mem::forget(failing);
                 while step() {}
                 Ok(())
             },
@@ -148,6 +149,15 @@ impl ReadyBands {
             drop(self.changed.wait_while(lock(&self.changing), |()| count() <= band));
         }
         count() != FAILED
+    }
+}
+
+/// Wakes the helpers that wait for a band after an error, and after a panic.
+struct FailOnDrop<'a>(&'a ReadyBands);
+
+impl Drop for FailOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.set(FAILED);
     }
 }
 
@@ -249,5 +259,21 @@ mod tests {
             assert_eq!(chunks().copy_in(&threads, |_| (), fails(failing)), Err(failing));
             assert_eq!(chunks().copy_out(&threads, |_| (), fails(failing)), Err(failing));
         }
+    }
+
+    #[test]
+    fn a_panic_ends_the_copy() {
+        let (done, is_done) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let threads = Threads::start().0;
+            let panics = |band: usize| {
+                // The helpers have copied what is ready, and wait.
+                std::thread::sleep(Duration::from_millis(20));
+                if band == 2 { panic!("a band that does not arrive") } else { Ok::<(), ()>(()) }
+            };
+            let copy = std::panic::AssertUnwindSafe(|| chunks().copy_out(&threads, |_| (), panics));
+            done.send(std::panic::catch_unwind(copy).is_err())
+        });
+        assert_eq!(is_done.recv_timeout(Duration::from_secs(10)), Ok(true), "the copy waits for its helpers");
     }
 }
