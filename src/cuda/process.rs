@@ -70,7 +70,7 @@ pub fn adopt(external: ExternalContext) -> Result<Arc<SharedDevice>, CudaError> 
     Ok(shared)
 }
 
-fn share(device: Device) -> Arc<SharedDevice> {
+fn share(device: Arc<Device>) -> Arc<SharedDevice> {
     let name = specialised_name(device.capability());
     Arc::new(SharedDevice::new(device, &PROCESS.nvrtc, name))
 }

@@ -26,8 +26,7 @@ pub struct SharedDevice {
 
 impl SharedDevice {
     /// Nothing is loaded yet.
-    pub(super) fn new(device: Device, compiler: &'static LazyNvrtc, specialised_name: &'static str) -> Self {
-        let device = Arc::new(device);
+    pub(super) fn new(device: Arc<Device>, compiler: &'static LazyNvrtc, specialised_name: &'static str) -> Self {
         let jit = Arc::new(JitCache::new(Arc::clone(&device), compiler));
         Self { device, prebuilt: Default::default(), jit, specialised_name, copy_streams: Mutex::default() }
     }

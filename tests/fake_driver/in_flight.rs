@@ -153,6 +153,29 @@ fn a_registration_that_outlives_its_memory_counts_for_nothing() {
     }
 }
 
+/// A registration made for one device ends only when no device uses the memory, which another GstMemory may refer to too.
+#[test]
+fn a_registration_ends_after_the_copies_of_every_device() {
+    let machine = FakeDriver::with_devices(2);
+    let info = info(Rgba, 100, 60);
+    let image = picture(&info, 7);
+    let bytes = buffer(&info, &image).map_readable().unwrap().to_vec();
+    let source = CudaEngine::new(0).unwrap().pinned();
+    // SAFETY: the memory is freed with the frame, which is dropped after the registration.
+    let registered = unsafe { source.register(bytes.as_ptr() as usize, info.size()) }.unwrap().unwrap();
+    let mut blur = Blur::with("backend=cuda cuda-device-id=1 sigma=1 max-in-flight=2", &info);
+    machine.is_busy(i32::MAX);
+    let frame = gst::Buffer::from_mut_slice(bytes);
+    blur.try_push(frame.clone()).unwrap();
+    assert_eq!(blur.harness.buffers_in_queue(), 0, "the frame is not in flight");
+    // The fake driver ends the process if work is queued that uses the memory.
+    drop(registered);
+    machine.clear_faults();
+    blur.end();
+    assert!(read(&info, &blur.harness.pull().unwrap()) == blurred(&image, 1.0, 0));
+    assert_eq!(blur.stats(["frames-cuda", "frames-pinned-in"]), [1, 1]);
+}
+
 /// An invalid elapsed time is reported as 0 and does not fail the frame.
 #[test]
 fn times_that_cannot_be_cost_no_frame() {

@@ -4,11 +4,12 @@
 use std::any::Any;
 use std::marker::PhantomData;
 use std::ptr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, Weak};
 
 use super::ResultExt;
 use super::api::*;
 use crate::cuda::error::{CAPABILITY_NEEDED, CUDA_NEEDED, CudaError};
+use crate::process::lock;
 
 /// A context that another owner made, with what keeps it alive.
 #[derive(Clone)]
@@ -48,6 +49,9 @@ pub struct DeviceLimits {
     pub shared_bytes: u32,
 }
 
+/// All that the process uses.
+static DEVICES: Mutex<Vec<Weak<Device>>> = Mutex::new(Vec::new());
+
 /// A device and one context on it: the primary context, or an external one.
 pub struct Device {
     id: u32,
@@ -67,7 +71,7 @@ unsafe impl Sync for Device {}
 
 impl Device {
     /// The device with this number, through its primary context, which is retained for good: making one takes 300 ms.
-    pub fn primary(id: u32) -> Result<Self, CudaError> {
+    pub fn primary(id: u32) -> Result<Arc<Self>, CudaError> {
         Self::new(id, |device| {
             // SAFETY: the driver has just returned this handle; `context` is writable.
             let retain = |context: *mut CUcontext| unsafe { cuDevicePrimaryCtxRetain(context, device) };
@@ -76,7 +80,7 @@ impl Device {
     }
 
     /// The device of an external context, through that context.
-    pub fn adopt(external: ExternalContext) -> Result<Self, CudaError> {
+    pub fn adopt(external: ExternalContext) -> Result<Arc<Self>, CudaError> {
         let ExternalContext { context, device, keep_alive } = external;
         Self::new(device, |_| Ok((context as CUcontext, Some(keep_alive))))
     }
@@ -84,7 +88,7 @@ impl Device {
     fn new(
         id: u32,
         context: impl FnOnce(CUdevice) -> Result<(CUcontext, Option<Arc<dyn Any + Send + Sync>>), CudaError>,
-    ) -> Result<Self, CudaError> {
+    ) -> Result<Arc<Self>, CudaError> {
         use CUdevice_attribute as Attribute;
         let count = count()?;
         if id >= count {
@@ -117,7 +121,11 @@ impl Device {
         };
         let driver = driver_version()?;
         let (context, keep_alive) = context(device)?;
-        Ok(Self { id, name, capability, limits, context, driver, _keep_alive: keep_alive })
+        let device = Arc::new(Self { id, name, capability, limits, context, driver, _keep_alive: keep_alive });
+        let mut devices = lock(&DEVICES);
+        devices.retain(|device| device.strong_count() > 0);
+        devices.push(Arc::downgrade(&device));
+        Ok(device)
     }
 
     /// Makes the context current on this thread until the guard is dropped.
@@ -171,6 +179,12 @@ impl Device {
         let get = |free: *mut usize| unsafe { cuMemGetInfo_v2(free, &mut total) };
         returned(get).when(self.id, "telling its free memory")
     }
+}
+
+/// Waits for all work in every context that the process uses. A failure was reported by the work that failed.
+pub fn synchronize_all() {
+    let devices: Vec<_> = lock(&DEVICES).iter().filter_map(Weak::upgrade).collect();
+    devices.iter().for_each(|device| _ = device.synchronize());
 }
 
 /// A context that is current on this thread. Dropping it restores the one that was current before: threads belong to

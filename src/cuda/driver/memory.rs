@@ -6,6 +6,7 @@ use std::ptr;
 
 use super::ResultExt;
 use super::api::*;
+use super::device::synchronize_all;
 use super::stream::Stream;
 use crate::cuda::error::{CudaError, Memory};
 use crate::filter::plane::{DevicePlane, HostPlaneMut};
@@ -186,12 +187,14 @@ impl RegisteredMemory {
 
 impl Drop for RegisteredMemory {
     fn drop(&mut self) {
-        // Several GstMemory objects may refer to the same bytes, so a copy from one of the others may be in progress.
-        // SAFETY: the context is current.
-        let _ = unsafe { cuCtxSynchronize() };
-        // SAFETY: `new` registered it.
-        if unsafe { cuMemHostUnregister(self.address as *mut c_void) }.result().is_err() {
-            process::stale_registrations().push(self.address);
+        // Several GstMemory objects may refer to the same bytes, so a copy from one of the others may be in progress, in any context:
+        // registered memory is pinned in all of them. The manual does not say that cuMemHostUnregister waits for it. No further
+        // frame may take the memory for pinned meanwhile.
+        process::stale_registrations().push(self.address);
+        synchronize_all();
+        // SAFETY: `new` registered it; the context is current.
+        if unsafe { cuMemHostUnregister(self.address as *mut c_void) }.result().is_ok() {
+            process::stale_registrations().retain(|start| *start != self.address);
         }
     }
 }
