@@ -14,7 +14,7 @@ use common::Noise;
 use common::cases::{Case, Content};
 use common::checks::{check_child, child, child_process, trial};
 use common::device_frames::{self, Block, Streams, check_blurs, check_transfer, soft_covers};
-use common::fake_driver::{FakeDriver, NO_BINARY_FOR_GPU};
+use common::fake_driver::{FakeDriver, NO_BINARY_FOR_GPU, OUT_OF_MEMORY};
 use common::fake_library::{self, call};
 use common::pictures::rect;
 use gstcudagaussblur::cuda::{CudaEngine, Image, PassStrategy, process};
@@ -33,7 +33,7 @@ static LINES: Mutex<Vec<(Level, String)>> = Mutex::new(Vec::new());
 /// A test in a child process: its name, its function, and environment variables that configure the fake NVRTC.
 type Test = (&'static str, fn(&Compiler), &'static str);
 
-const TESTS: [Test; 10] = [
+const TESTS: [Test; 11] = [
     ("unchanged_settings_get_a_specialised_kernel_without_delaying_frames", swap, "FAKE_NVRTC_MS=2000"),
     ("sweeping_sigma_compiles_only_the_final_kernel", sweep, ""),
     ("two_engines_with_equal_settings_cause_one_compilation", two_engines, "FAKE_NVRTC_MS=1500"),
@@ -44,6 +44,7 @@ const TESTS: [Test; 10] = [
     ("long_radii_get_a_kernel_for_tensor_cores", long_radii, "FAKE_NVRTC_MS=2000"),
     ("bands_of_several_planes_are_specialised", bands, ""),
     ("log_sink_that_waits_for_other_engines_stops_nothing", waiting_sink, ""),
+    ("kernel_without_memory_is_compiled_again_after_a_while", out_of_memory, ""),
 ];
 
 /// Without tensor-core kernels others are compiled.
@@ -333,6 +334,19 @@ fn waiting_sink(compiler: &Compiler) {
     assert!(frames(&mut engine, &case(1.0, 4), LONG, |_| is_logged("none are compiled")).1);
     assert!(words.into_iter().all(is_logged), "{WAITED:?}");
     assert!(WAITED.lock().unwrap().iter().all(|(_, is_in_time)| *is_in_time), "{WAITED:?}");
+}
+
+fn out_of_memory(compiler: &Compiler) {
+    process::open(0).unwrap().prebuilt(Image::Portable).unwrap().load_all().unwrap();
+    compiler.driver.fail("cuModuleLoadData", 0, OUT_OF_MEMORY);
+    let (mut engine, case) = (engine(), case(2.0, 4));
+    let warnings = || lines(Warning, "CUDA_ERROR_OUT_OF_MEMORY");
+    assert!(frames(&mut engine, &case, LONG, |_| warnings() == 1).1);
+    frames(&mut engine, &case, A_WHILE, |_| false);
+    assert_eq!(compiler.compilations(), 1, "compiled again at once");
+    compiler.driver.clear_faults();
+    assert!(frames(&mut engine, &case, LONG, is_specialised).1, "not compiled again");
+    assert_eq!((compiler.compilations(), warnings()), (2, 1));
 }
 
 fn sweep(compiler: &Compiler) {

@@ -62,6 +62,16 @@ pub enum CudaError {
     Failed { doing: &'static str, status: Status, id: u32 },
 }
 
+impl CudaError {
+    /// Whether memory was short, which may change.
+    pub fn is_out_of_memory(&self) -> bool {
+        matches!(
+            self,
+            Self::OutOfMemory { .. } | Self::Failed { status: Status(CUresult::CUDA_ERROR_OUT_OF_MEMORY), .. }
+        )
+    }
+}
+
 /// A kind of memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names say it")]

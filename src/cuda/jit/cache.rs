@@ -2,7 +2,8 @@
 //! The specialised kernels of a device, compiled in the background while prebuilt kernels serve.
 //!
 //! An engine asks for a kernel at every frame and gets an answer at once. A background thread makes the requested kernels, one
-//! after the other, and ends when none is left. A kernel that could not be made is not tried again.
+//! after the other, and ends when none is left. A kernel that could not be made is not tried again, unless a thread or memory was
+//! short.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -39,6 +40,10 @@ const HEADERS: [(&str, &str); 11] = headers![
 /// Of one device.
 const MAX_SPECIALISATIONS: usize = 256;
 
+/// A kernel for which no thread started, or for which the device had no memory, is tried again after so long. Both are often short
+/// only while a pipeline starts; if memory stays short, compiling, which takes about a second, keeps a tenth of one core busy.
+const RETRY: Duration = Duration::from_secs(10);
+
 /// What the background thread is doing.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct JitStatus {
@@ -72,6 +77,17 @@ struct State {
     /// Whether the background thread is running.
     is_running: bool,
     last: Option<Duration>,
+    /// When a thread or memory was short for a kernel, the last time.
+    postponed: HashMap<Specialisation, Instant>,
+}
+
+impl State {
+    /// Lets a kernel be requested again after [`RETRY`]. Returns the level at which the reason is logged.
+    fn postpone(&mut self, key: Specialisation) -> Level {
+        self.entries.remove(&key);
+        let is_first = self.postponed.insert(key, Instant::now()).is_none();
+        if is_first { Level::Warning } else { Level::Debug }
+    }
 }
 
 /// The specialised kernels of a device.
@@ -107,15 +123,16 @@ impl JitCache {
         JitStatus { compiling: state.is_running, last: state.last }
     }
 
-    /// Requests a kernel for an engine. Returns whether the engine has to cancel the request when it no longer needs the
+    /// Requests a kernel for an engine, also again after it has failed. Returns whether the engine has to cancel the request when it no longer needs the
     /// kernel.
     pub fn request(self: &Arc<Self>, key: Specialisation) -> bool {
         let mut state = lock(&self.state);
         let has_capacity = state.entries.len() < MAX_SPECIALISATIONS;
+        let is_postponed = state.postponed.get(&key).is_some_and(|since| since.elapsed() < RETRY);
         match state.entries.get_mut(&key) {
             Some(Entry::Queued(engines)) => *engines += 1,
             Some(_) => return false,
-            None if !has_capacity => return false,
+            None if !has_capacity || is_postponed => return false,
             None => {
                 state.entries.insert(key, Entry::Queued(1));
                 state.queue.push_back(key);
@@ -131,10 +148,10 @@ impl JitCache {
             match thread.spawn(work) {
                 Ok(_) => state.is_running = true,
                 Err(error) => {
-                    state.entries.remove(&key);
                     state.queue.retain(|queued| *queued != key);
+                    let level = state.postpone(key);
                     drop(state);
-                    log(Level::Warning, || {
+                    log(level, || {
                         format!(
                             "using the prebuilt kernels, because no thread starts to compile others for {key}: {error}"
                         )
@@ -186,9 +203,16 @@ impl JitCache {
                     log(Level::Info, || format!("NVRTC has compiled kernels for {key} in {took:.1?}"));
                 }
                 Err(error) => {
-                    lock(&self.state).entries.insert(key, Entry::Failed);
+                    let mut state = lock(&self.state);
+                    let level = if error.is_out_of_memory() {
+                        state.postpone(key)
+                    } else {
+                        state.entries.insert(key, Entry::Failed);
+                        Level::Warning
+                    };
+                    drop(state);
                     if !matches!(error, JitError::Unavailable) {
-                        log(Level::Warning, || {
+                        log(level, || {
                             format!("using the prebuilt kernels, because none are compiled for {key}: {error}")
                         });
                     }

@@ -42,3 +42,10 @@ pub enum JitError {
     #[error("the compiling thread panicked")]
     Panicked,
 }
+
+impl JitError {
+    /// Whether the device had no memory for the kernel.
+    pub fn is_out_of_memory(&self) -> bool {
+        matches!(self, Self::Cuda(error) if error.is_out_of_memory())
+    }
+}

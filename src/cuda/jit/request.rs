@@ -15,6 +15,7 @@ const STEADY: Duration = Duration::from_millis(250);
 pub struct JitRequest {
     cache: Arc<JitCache>,
     keys: Vec<Specialisation>,
+    /// When the keys changed or were requested last.
     since: Instant,
     /// The keys that were requested and have to be cancelled. `None` before the request.
     requested: Option<Vec<Specialisation>>,
@@ -31,9 +32,11 @@ impl JitRequest {
         if !keys.clone().eq(self.keys.iter().copied()) {
             self.cancel();
             (self.keys, self.since) = (keys.collect(), Instant::now());
-        } else if self.requested.is_none() && self.since.elapsed() >= STEADY {
+        } else if self.since.elapsed() >= STEADY && (self.requested.is_none() || !self.cache.status().compiling) {
+            // Requested again while nothing is queued, because a kernel for which memory was short can be made later.
             let requested = |key: &Specialisation| self.cache.request(*key);
             self.requested = Some(self.keys.iter().copied().filter(requested).collect());
+            self.since = Instant::now();
         }
     }
 
