@@ -122,8 +122,8 @@ fn field(line: &str, docs: &str, item: &mut Struct) -> Option<String> {
         "int" => "i32",
         "unsigned short" => "u16",
         "unsigned long long" | "unsigned char*" | "const unsigned char*" => "u64",
-        "ColumnsPlane" | "CoverRect" | "MosaicGrid" | "RowsPart" | "RowsPlane" | "SoftGrid" | "StoredChannel"
-        | "TensorPlane" => c_type,
+        "ColumnsPlane" | "CoverRect" | "MosaicGrid" | "MosaicPlane" | "RowsPart" | "RowsPlane" | "SoftGrid"
+        | "StoredChannel" | "TensorPlane" => c_type,
         _ => return None,
     }
     .to_owned();
@@ -148,7 +148,7 @@ fn struct_item(item: &Struct) -> String {
     let offset = |field| format!("(\"{field}\", core::mem::offset_of!({name}, {field})),\n");
     let offsets: String = names.iter().map(offset).collect();
     format!(
-        "{docs}#[repr(C)]\n#[derive(Debug, Clone, Copy{default})]\npub struct {name} {{\n{fields}}}\n\
+        "{docs}#[repr(C)]\n#[derive(Debug, Clone, Copy, PartialEq, Eq{default})]\npub struct {name} {{\n{fields}}}\n\
          impl {name} {{\n/// The name of each field and its offset in bytes.\n\
          pub const OFFSETS: &'static [(&'static str, usize)] = &[\n{offsets}];\n}}\n"
     )

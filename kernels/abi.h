@@ -122,8 +122,9 @@
 #define BLUR_COVER_GROUP 16
 // Size of MosaicArgs in bytes; a launch takes no more than 4096.
 #define BLUR_MOSAIC_ARGS_BYTES 4096
-// Largest number of grids in one launch of the mosaic kernels.
-#define BLUR_MOSAIC_GRIDS 32
+// Largest number of planes, and of grids, in one launch of the mosaic kernels.
+#define BLUR_MOSAIC_PLANES 8
+#define BLUR_MOSAIC_GRIDS 72
 // Mosaic kernels: threads per block.
 #define BLUR_MOSAIC_THREADS 32
 
@@ -480,18 +481,15 @@ struct CoverArgs {
 };
 static_assert(sizeof(CoverArgs) == BLUR_COVER_ARGS_BYTES, "the host passes BLUR_COVER_ARGS_BYTES bytes");
 
-// The cells of a mosaic in one field of a plane, for the channels whose samples stand for the same luma samples. A cell is
-// a square of luma samples; a sample belongs to the cell of the first luma sample that it stands for.
-struct MosaicGrid {
+// One field of a plane, of which mosaics are made: the channels whose samples stand for the same luma samples.
+struct MosaicPlane {
   // First sample of the field, at any alignment.
-  unsigned char* plane;
-  // 64-bit sums by cell, part and channel, aligned to 8 bytes.
-  unsigned char* sums;
+  unsigned char* rows;
   // Bytes from one row of the field to the next.
   unsigned long long pitch;
   // How each channel is stored.
   StoredChannel layout[4];
-  // Bytes of a sample's word.
+  // Bytes of a sample's word; with 4 the channels are all those of a pixel.
   unsigned word_bytes;
   // Number of channels, 1 to 4.
   unsigned channels;
@@ -501,6 +499,13 @@ struct MosaicGrid {
   unsigned unit_log2[2];
   // The first luma sample that the first sample stands for.
   unsigned luma[2];
+};
+
+// The cells of a mosaic in a plane. A cell is a square of luma samples; a sample belongs to the cell of the first luma sample that
+// it stands for.
+struct MosaicGrid {
+  // 64-bit sums by cell, part and channel, aligned to 8 bytes.
+  unsigned char* sums;
   // The first luma sample of the first cell, which may be outside of the picture.
   int origin[2];
   // The side of a cell, in luma samples.
@@ -510,14 +515,18 @@ struct MosaicGrid {
   // The samples that are written, columns and rows of the field: first and end, exclusive. The end of the columns may be
   // one sample beyond `count`.
   unsigned covered[2][2];
-  // Parts of the rows of a cell, each of which is a block.
-  unsigned parts;
+  // Parts of the samples of a cell, each of which is a block.
+  unsigned short parts;
+  // Index of the plane in the launch.
+  unsigned short plane;
   // Index in the launch of the block of this grid's first cell.
   unsigned first_block;
 };
 
 // Parameter of `blur_mosaic_sums` and `blur_mosaic_write`, passed by value.
 struct MosaicArgs {
+  // Those that the grids name.
+  MosaicPlane planes[BLUR_MOSAIC_PLANES];
   // In the order of their blocks. The `first_block` of an unused entry is larger than any block index. Those of one launch
   // of `blur_mosaic_write` cover no sample twice.
   MosaicGrid grids[BLUR_MOSAIC_GRIDS];

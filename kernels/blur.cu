@@ -62,10 +62,16 @@ extern "C" __global__ void __launch_bounds__(BLUR_COVER_THREADS) blur_cover(cons
   cover_rect(rect);
 }
 extern "C" __global__ void __launch_bounds__(BLUR_MOSAIC_THREADS) blur_mosaic_sums(const MosaicArgs args) {
-  mosaic_sums(item_of_block(args.grids), SHARED_MEMORY);
+  const MosaicGrid& grid = item_of_block(args.grids);
+  let_next_kernel_start();
+  wait_for_previous_kernel();
+  mosaic_sums(args.planes[grid.plane], grid);
 }
 extern "C" __global__ void __launch_bounds__(BLUR_MOSAIC_THREADS) blur_mosaic_write(const MosaicArgs args) {
-  mosaic_write(item_of_block(args.grids), SHARED_MEMORY);
+  const MosaicGrid& grid = item_of_block(args.grids);
+  let_next_kernel_start();
+  wait_for_previous_kernel();
+  mosaic_write(args.planes[grid.plane], grid);
 }
 #endif
 

@@ -88,17 +88,20 @@ __device__ __forceinline__ u32 warp_xor(u32 value, u32 bits) {
   return other;
 #endif
 }
-// The sum of the values of all lanes.
-__device__ __forceinline__ u32 warp_sum(u32 value) {
+// The sum of the values of all lanes whose numbers are equal modulo `stride`, a power of two: of all lanes with 1.
+__device__ __forceinline__ u32 warp_sum(u32 value, u32 stride = 1) {
 #pragma unroll
-  for (u32 distance = 16; distance > 0; distance /= 2) value += warp_xor(value, distance);
+  for (u32 distance = 16; distance > 0; distance /= 2) {
+    if (distance < stride) break;
+    value += warp_xor(value, distance);
+  }
   return value;
 }
 // The same for values below 2^59.
-__device__ __forceinline__ u64 warp_sum(u64 value) {
+__device__ __forceinline__ u64 warp_sum(u64 value, u32 stride = 1) {
   // Sums of 32 numbers of 27 bits do not overflow.
   const u32 low = static_cast<u32>(value) & 0x7ffffff, high = static_cast<u32>(value >> 27);
-  return (static_cast<u64>(warp_sum(high)) << 27) + warp_sum(low);
+  return (static_cast<u64>(warp_sum(high, stride)) << 27) + warp_sum(low, stride);
 }
 
 #ifndef BLUR_ON_CPU

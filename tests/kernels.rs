@@ -17,8 +17,8 @@ use gstcudagaussblur::cpu::CpuEngine;
 use gstcudagaussblur::cuda::driver::LaunchConfig;
 use gstcudagaussblur::cuda::driver::device::DeviceLimits;
 use gstcudagaussblur::cuda::kernels::abi::{
-    AlphaArgs, ColumnsArgs, ColumnsPlane, CoverArgs, CoverRect, KernelSet, MosaicArgs, MosaicGrid, PixelFamily,
-    RowsArgs, RowsPart, RowsPlane, SoftArgs, SoftGrid, StoredChannel, TensorArgs, TensorPlane,
+    AlphaArgs, ColumnsArgs, ColumnsPlane, CoverArgs, CoverRect, KernelSet, MosaicArgs, MosaicGrid, MosaicPlane,
+    PixelFamily, RowsArgs, RowsPart, RowsPlane, SoftArgs, SoftGrid, StoredChannel, TensorArgs, TensorPlane,
 };
 use gstcudagaussblur::cuda::kernels::axis;
 use gstcudagaussblur::cuda::kernels::batch::{self, BlurBatch};
@@ -522,7 +522,7 @@ fn argument_structs_have_the_same_layout_on_the_host() {
     }
     let structs = layouts! {
         AlphaArgs, RowsPart, RowsPlane, StoredChannel, RowsArgs, ColumnsPlane, ColumnsArgs, TensorPlane, TensorArgs,
-        CoverRect, CoverArgs, MosaicGrid, MosaicArgs, SoftGrid, SoftArgs
+        CoverRect, CoverArgs, MosaicPlane, MosaicGrid, MosaicArgs, SoftGrid, SoftArgs
     };
     for (name, size, offsets) in structs {
         source += &format!("static_assert(sizeof({name}) == {size}, \"size of {name}\");\n");

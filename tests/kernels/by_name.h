@@ -122,10 +122,8 @@ template <class Translate> void relocate_planes(CoverArgs& args, Translate trans
   }
 }
 template <class Translate> void relocate_planes(MosaicArgs& args, Translate translate) {
-  for (MosaicGrid& grid : args.grids) {
-    grid.plane = translate(grid.plane);
-    grid.sums = translate(grid.sums);
-  }
+  for (MosaicPlane& plane : args.planes) plane.rows = translate(plane.rows);
+  for (MosaicGrid& grid : args.grids) grid.sums = translate(grid.sums);
 }
 template <class Translate> void relocate_planes(SoftArgs& args, Translate translate) {
   for (SoftGrid& grid : args.grids) {

@@ -123,8 +123,8 @@ impl JitCache {
         JitStatus { compiling: state.is_running, last: state.last }
     }
 
-    /// Requests a kernel for an engine, also again after it has failed. Returns whether the engine has to cancel the request when it no longer needs the
-    /// kernel.
+    /// Requests a kernel for an engine; also again, because one for which memory was short can be made later. Returns whether the
+    /// engine has to cancel the request when it no longer needs the kernel.
     pub fn request(self: &Arc<Self>, key: Specialisation) -> bool {
         let mut state = lock(&self.state);
         let has_capacity = state.entries.len() < MAX_SPECIALISATIONS;

@@ -10,10 +10,10 @@ use crate::filter::mosaic::CellGrid;
 use crate::filter::operation::Pattern;
 use crate::filter::plane::DevicePlane;
 
-/// Samples of a cell that a block adds up. More make fewer blocks, less work for those that add the sums of the parts.
-const PART_SAMPLES: u64 = 2048;
-/// More parts take longer to add up than their blocks save.
-const MAX_PARTS: u64 = 256;
+/// Samples of all channels that a block adds up: 16 for each lane of its warp. More take longer, and fewer make more blocks.
+const PART_SAMPLES: u64 = 512;
+/// Each block that colours a part first adds up the sums of all parts, which takes longer if there are more of them.
+const MAX_PARTS: u64 = 64;
 /// The largest grid of the driver.
 const MAX_BLOCKS: u64 = i32::MAX as u64;
 
@@ -103,11 +103,13 @@ fn no_rects() -> CoverArgs {
     CoverArgs { rects: [CoverRect { first_block: u32::MAX, ..CoverRect::default() }; COVER_RECTS as usize] }
 }
 
-/// The parts that the rows of each cell of a grid are divided into.
+/// The parts that the samples of each cell of a grid are divided into.
 fn parts(grid: &CellGrid) -> u64 {
     // One more than a side has, because it need not begin with a cell.
     let samples = |axis: usize| u64::from(((grid.side >> grid.unit_log2[axis]) + 1).min(grid.count[axis]));
-    (samples(0) * samples(1)).div_ceil(PART_SAMPLES).min(MAX_PARTS)
+    // The lanes that the channels of a sample take.
+    let lanes = grid.channels.len().next_power_of_two() as u64;
+    (samples(0) * samples(1) * lanes).div_ceil(PART_SAMPLES).min(MAX_PARTS)
 }
 
 /// Blocks of a grid in either launch.
@@ -130,9 +132,8 @@ pub fn mosaic_bytes(grids: &[CellPyramid]) -> usize {
 pub fn mosaic_grids<'a>(grids: &'a [CellPyramid], mut sums: u64, rows: &DevicePlane) -> Vec<MosaicCells<'a>> {
     let cells = |CellPyramid { grid, .. }: &'a CellPyramid| {
         let layout = &grid.field.layout;
-        let args = MosaicGrid {
-            plane: rows.address,
-            sums,
+        let plane = MosaicPlane {
+            rows: rows.address,
             pitch: rows.pitch as u64,
             layout: stored_channels(layout, grid.channels.iter().copied()),
             word_bytes: layout.stored(0).word_bytes as u32,
@@ -140,15 +141,19 @@ pub fn mosaic_grids<'a>(grids: &'a [CellPyramid], mut sums: u64, rows: &DevicePl
             count: grid.count,
             unit_log2: grid.unit_log2,
             luma: grid.placement.first(),
+        };
+        let args = MosaicGrid {
+            sums,
             origin: grid.origin,
             side: grid.side,
             cells_across: grid.cells[0],
             covered: [0, 1].map(|axis| [grid.covered[axis].start, grid.covered[axis].end]),
-            parts: parts(grid) as u32,
+            parts: parts(grid) as u16,
+            plane: 0,
             first_block: u32::MAX,
         };
         sums += sum_bytes(grid) as u64;
-        MosaicCells { grid, args }
+        MosaicCells { grid, plane, args }
     };
     grids.iter().map(cells).collect()
 }
@@ -157,6 +162,7 @@ pub fn mosaic_grids<'a>(grids: &'a [CellPyramid], mut sums: u64, rows: &DevicePl
 #[derive(Debug, Clone, Copy)]
 pub struct MosaicCells<'a> {
     grid: &'a CellGrid,
+    plane: MosaicPlane,
     args: MosaicGrid,
 }
 
@@ -164,23 +170,25 @@ pub struct MosaicCells<'a> {
 /// are written by different ones.
 pub fn mosaic_launches(kernel: Kernel, grids: &[MosaicCells]) -> Vec<Launch> {
     let mut launches = Vec::new();
-    let shared_bytes = MOSAIC_THREADS * 4 * size_of::<u64>() as u32;
     let mut rest = grids;
-    while !rest.is_empty() {
+    while let Some(first) = rest.first() {
         // Unused entries begin beyond every block.
-        let mut args = MosaicArgs { grids: [rest[0].args; MOSAIC_GRIDS as usize] };
-        let (mut count, mut total) = (0, 0);
-        for (index, MosaicCells { grid, args: grid_args }) in rest.iter().enumerate().take(MOSAIC_GRIDS as usize) {
+        let mut args =
+            MosaicArgs { planes: [first.plane; MOSAIC_PLANES as usize], grids: [first.args; MOSAIC_GRIDS as usize] };
+        let (mut planes, mut count, mut total) = (0, 0, 0);
+        for (index, MosaicCells { grid, plane, args: grid_args }) in rest.iter().enumerate().take(args.grids.len()) {
             let is_written =
                 kernel == Kernel::MOSAIC_WRITE && rest[..index].iter().any(|other| overlap(other.grid, grid));
-            if count > 0 && (is_written || total + blocks(grid) > MAX_BLOCKS) {
+            let number = args.planes[..planes].iter().position(|known| known == plane).unwrap_or(planes);
+            if number == args.planes.len() || count > 0 && (is_written || total + blocks(grid) > MAX_BLOCKS) {
                 break;
             }
-            args.grids[index] = MosaicGrid { first_block: total as u32, ..*grid_args };
+            args.planes[number] = *plane;
+            args.grids[index] = MosaicGrid { plane: number as u16, first_block: total as u32, ..*grid_args };
             total += blocks(grid);
-            count += 1;
+            (planes, count) = (planes.max(number + 1), count + 1);
         }
-        launches.push(Launch::new(kernel, total as u32, shared_bytes, Args::Mosaic(args)));
+        launches.push(Launch::new(kernel, total as u32, 0, Args::Mosaic(args)));
         rest = &rest[count..];
     }
     launches
@@ -242,9 +250,7 @@ mod tests {
             let rect = Rect::new(x, 0, 20, 20).unwrap();
             MosaicRegion::new(rect, Area::from_corner(0.0, 0.0, 40.0, 40.0), cells)
         };
-        let of = |regions: &[MosaicRegion]| -> Vec<(Kernel, usize)> {
-            let grids = cells(&layouts, regions);
-            let grids = mosaic_grids(&grids, 1 << 30, &PLANE);
+        let of_grids = |grids: &[MosaicCells]| -> Vec<(Kernel, usize)> {
             let count = |launch: &Launch| {
                 let Args::Mosaic(args) = &launch.args else { unreachable!("a mosaic") };
                 let count = args.grids.iter().take_while(|grid| grid.first_block != u32::MAX).count();
@@ -252,16 +258,20 @@ mod tests {
                 assert!(args.grids[0].first_block == 0 && last.first_block < launch.grid.blocks);
                 (launch.kernel, count)
             };
-            let launches = [Kernel::MOSAIC_SUMS, Kernel::MOSAIC_WRITE].map(|kernel| mosaic_launches(kernel, &grids));
+            let launches = [Kernel::MOSAIC_SUMS, Kernel::MOSAIC_WRITE].map(|kernel| mosaic_launches(kernel, grids));
             launches.concat().iter().map(count).collect()
         };
+        let of = |regions: &[MosaicRegion]| of_grids(&mosaic_grids(&cells(&layouts, regions), 1 << 30, &PLANE));
         assert_eq!(of(&[]), []);
         assert_eq!(of(&[region(0, 4), region(20, 5)]), [(Kernel::MOSAIC_SUMS, 4), (Kernel::MOSAIC_WRITE, 4)]);
         let apart = [(Kernel::MOSAIC_SUMS, 4), (Kernel::MOSAIC_WRITE, 2), (Kernel::MOSAIC_WRITE, 2)];
         assert_eq!(of(&[region(0, 4), region(19, 5)]), apart);
-        let many: Vec<MosaicRegion> = (0..20).map(|i| region(i * 5 % 100 * 20, 4)).collect();
-        let counts = of(&many);
-        assert!(counts.iter().all(|(_, count)| *count <= MOSAIC_GRIDS as usize), "{counts:?}");
+        let many: Vec<MosaicRegion> = (0..37).map(|i| region(4 * i, 4)).collect();
+        assert_eq!(of(&many)[..2], [(Kernel::MOSAIC_SUMS, MOSAIC_GRIDS as usize), (Kernel::MOSAIC_SUMS, 2)]);
+        let one = cells(&layouts[..1], &[region(0, 4)]);
+        let plane = |i: u64| mosaic_grids(&one, 1 << 30, &DevicePlane { address: i << 20, ..PLANE });
+        let planes: Vec<MosaicCells> = (0..u64::from(MOSAIC_PLANES) + 1).flat_map(plane).collect();
+        assert_eq!(of_grids(&planes)[..2], [(Kernel::MOSAIC_SUMS, MOSAIC_PLANES as usize), (Kernel::MOSAIC_SUMS, 1)]);
     }
 
     /// However a cell lies on the samples of a plane, its parts are as many as it needs.
@@ -273,6 +283,6 @@ mod tests {
             let region = MosaicRegion::new(rect, Area::from_corner(0.0, 0.0, side, side), 1);
             parts(&cells(&layouts, &[region])[0].grid)
         };
-        assert_eq!([1.0, 40.0, 50.0, 100.0, 4000.0].map(parts_of), [1, 1, 2, 5, MAX_PARTS]);
+        assert_eq!([1.0, 40.0, 50.0, 100.0, 4000.0].map(parts_of), [1, 4, 6, 20, MAX_PARTS]);
     }
 }

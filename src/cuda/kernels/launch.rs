@@ -44,11 +44,11 @@ impl Launch {
     /// has finished. With `overlap`, it was compiled for sm_90 or later.
     pub unsafe fn enqueue(&self, function: Function, stream: &Stream, overlap: bool) -> Result<(), CudaError> {
         // SAFETY: parameter and grid were made for this kernel; those that may overlap wait for the kernels ahead of them
-        // before they access memory, which those of `Alpha` and `Mosaic` do not; the rest is the caller's promise.
+        // before they access memory, which those of `Alpha` do not; the rest is the caller's promise.
         unsafe {
             match &self.args {
                 Args::Alpha(args) => stream.launch(function, self.grid, args, false),
-                Args::Mosaic(args) => stream.launch(function, self.grid, args, false),
+                Args::Mosaic(args) => stream.launch(function, self.grid, args, overlap),
                 Args::Rows(args) => stream.launch(function, self.grid, args, overlap),
                 Args::Columns(args) => stream.launch(function, self.grid, args, overlap),
                 Args::Tensor(args) => stream.launch(function, self.grid, args, overlap),
