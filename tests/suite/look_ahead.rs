@@ -328,18 +328,20 @@ fn a_discontinuity_stays_where_it_was() {
         .plays(&[("frame*4 segment@1000+4 late@5 frame@1000 frame*3 eos", "0-3 segment 1002! 1003 eos")]);
 }
 
-/// Upstream has the error, and may push on all the same. Events leave where the frame would have.
+/// Upstream has the error, and may push on all the same. Events leave where the frame would have. The cover grows in the time of
+/// frames that are discarded, too.
 #[test]
 fn a_frame_that_fails_ends_no_hold() {
-    for (look_ahead, script, leaves) in
-        [(0, "face short", "0 error"), (2, "face short mark-1 frame*2", "0 mark-1 error")]
+    for (look_ahead, script, leaves, side) in
+        [(0, "face short", "0 error", 10), (2, "face short mark-1 frame*2", "0 mark-1 error", 12)]
     {
         let mut stream =
-            Stream::gray(&format!("look-ahead={look_ahead} cover=fill on-missing=pass post-messages=true"));
+            Stream::gray(&format!("look-ahead={look_ahead} cover=fill expand=0 on-missing=pass post-messages=true"));
         stream.plays(&[(script, leaves)]).fails("…").told();
         stream.enter("frame eos");
         let timestamp = if look_ahead == 0 { 80 } else { 160 };
-        stream.tells(&[&format!("…timestamp={timestamp}000000,…regions=< region, …origin=predicted,… >;")]);
+        let region = format!("region, …width={side}, height={side}, origin=predicted,…");
+        stream.tells(&[&format!("…timestamp={timestamp}000000,…regions=< {region} >;")]);
     }
 }
 
