@@ -58,9 +58,10 @@ pub struct Notices {
     given: BTreeSet<Notice>,
     /// Whether region-mode was other than frame.
     has_had_regions: bool,
-    /// Since the last frame that needs no detector.
+    /// Frames that need a detector, since the last one that needs none.
     without_regions: Wait,
-    /// With an alpha channel or `region-mode=outside`, until something of a frame is covered.
+    /// With an alpha channel or `region-mode=outside`, until something of a frame is covered, and since the last frame that other
+    /// settings covered.
     without_cover: Wait,
     has_hidden: bool,
     /// Whether there was a meta of a detector, under whichever region-mode.
@@ -71,19 +72,38 @@ pub struct Notices {
     tally: DetectionTally,
 }
 
-/// Frames, and their duration in nanoseconds.
+/// Frames in turn of which a warning may say the same, and their duration in nanoseconds.
 #[derive(Debug, Default)]
 struct Wait {
     frames: u64,
     duration: u64,
+    /// What the warning depends on: `region-mode`, `on-missing`, and whether there may be regions without a detector.
+    by: (RegionMode, OnMissing, bool),
+    /// Whether the stream had other frames before.
+    is_late: bool,
 }
 
 impl Wait {
     /// Adds a frame of this duration in nanoseconds, if it is known.
-    fn add(&mut self, duration: Option<u64>) {
+    fn add(&mut self, settings: &RegionSettings, duration: Option<u64>) {
+        let by = (settings.mode, settings.on_missing, settings.has_fixed_regions());
+        if self.frames > 0 && self.by != by {
+            self.restart();
+        }
+        self.by = by;
         self.frames += 1;
         let duration = duration.filter(|duration| *duration > 0).unwrap_or(ASSUMED_FRAME);
         self.duration = self.duration.saturating_add(duration);
+    }
+
+    /// Begins anew after a frame of which the warning may not say the same.
+    fn restart(&mut self) {
+        *self = Self { is_late: true, ..Self::default() };
+    }
+
+    /// Whether it has lasted for the whole stream.
+    fn is_all(&self) -> bool {
+        self.frames > 0 && !self.is_late
     }
 
     /// Whether it is time for a warning.
@@ -129,6 +149,8 @@ impl Notices {
 
     /// What to warn of before a frame is blurred as a whole.
     pub fn of_whole_frame(&mut self, settings: &RegionSettings) -> Option<String> {
+        self.without_regions.restart();
+        self.without_cover.restart();
         // Else settings of regions are for later.
         if self.has_had_regions { None } else { self.once(Notice::WholeFrames, || settings.ignored_by_frame()) }
     }
@@ -173,9 +195,9 @@ impl Notices {
     ) -> Vec<String> {
         self.has_had_regions = true;
         if settings.needs_no_detector() {
-            self.without_regions = Wait::default();
+            self.without_regions.restart();
         } else {
-            self.without_regions.add(duration);
+            self.without_regions.add(settings, duration);
         }
         self.has_detector = has_detector;
         self.tally.add(settings, found, size);
@@ -192,6 +214,8 @@ impl Notices {
 
     /// What to warn of at the end of a stream of pictures of `size`.
     pub fn at_end(&mut self, settings: &RegionSettings, size: (u32, u32)) -> Vec<String> {
+        let [without_regions, without_cover] =
+            [&mut self.without_regions, &mut self.without_cover].map(|wait| std::mem::take(wait).is_all());
         if settings.mode == RegionMode::Frame || !self.has_had_regions {
             return Vec::new();
         }
@@ -199,9 +223,9 @@ impl Notices {
         let idle = "no zone was active in any frame: start and end are stream times in nanoseconds; compare them with the times \
                     of the stream";
         let texts = [
-            self.no_regions(settings, self.without_regions.frames > 0, TO_THE_END),
+            self.no_regions(settings, without_regions, TO_THE_END),
             self.none_counts(settings, self.tally.detections > 0, size),
-            self.hides_nothing(settings, self.without_cover.frames > 0, TO_THE_END),
+            self.hides_nothing(settings, without_cover, TO_THE_END),
             self.once(Notice::IdleZones, || is_idle.then(|| idle.to_owned())),
         ];
         texts.into_iter().flatten().collect()
@@ -311,10 +335,13 @@ impl Notices {
         let selected = settings.options().map_or(Selection::ALL, |options| options.planes);
         let left_out = cover.unchanged.without(selected);
         let too_small = cover.unchanged.without(left_out);
-        if settings.regions.may_hide_nothing() && cover.part != CoveredPart::Frame {
+        let may_hide_nothing = settings.regions.may_hide_nothing() && cover.part != CoveredPart::Frame;
+        if may_hide_nothing {
             // Another warning reports a blur that changes nothing.
             self.has_hidden |= cover.covered_area > 0.0 || cover.unchanged != Selection::NONE;
-            self.without_cover.add(duration);
+            self.without_cover.add(&settings.regions, duration);
+        } else if !cover.cover.is_empty() {
+            self.without_cover.restart();
         }
         let texts = [
             self.hides_nothing(&settings.regions, self.without_cover.is_over(), "for 2 s"),
