@@ -300,6 +300,9 @@ fn main() {
     if std::env::args().any(|argument| argument == "soft") {
         return soft::print((WIDTH as u32, HEIGHT as u32));
     }
+    if std::env::args().any(|argument| argument == "crowds") {
+        return regions::print_crowds();
+    }
     if std::env::args().any(|argument| argument == "regions") {
         regions::print(WIDTH as u32, HEIGHT as u32);
         regions::print_many(WIDTH as u32, HEIGHT as u32);

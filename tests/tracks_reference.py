@@ -51,7 +51,8 @@ Reset: `drain` decides the frames that wait and forgets everything: EOS, another
 by more than `hold`. A flush forgets without deciding. Other caps of the same size decide the frames that wait and forget
 nothing; the same caps and a new segment change nothing. A discontinuity forward is lost frames: time just passes.
 Bounds: beyond 256 lost tracks the oldest become one, the hull of their full boxes with velocity 0, which has the whole frame
-covered for as long as one of them would have (not done here).
+covered for as long as one of them would have (not done here). A frame that enters has no more than 256 detections and 64 that
+stand for several (`Rules::bound` in src/regions/rules.rs).
 Cost of a frame: O(tracks * detections) to match, O(detections kept) to decide; kept are those from RECENT before p on.
 """
 import json

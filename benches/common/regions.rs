@@ -1,7 +1,7 @@
 //! The time of regions on the CPU, as fractions of the time of the whole frame in the same run.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use gst::prelude::*;
 use gst_video::{VideoFormat, VideoInfo};
@@ -327,5 +327,95 @@ pub fn print_tracks() {
         let mean = times.iter().sum::<f64>() / times.len() as f64;
         let found = if every == 1 { "in every frame" } else { "in every third frame" };
         println!("| {look_ahead} | {found} | {mean:.1} | {:.1} |", times[times.len() - 1]);
+    }
+}
+
+/// The processor time of all threads so far, which does not depend on what else the machine does.
+fn processor_time() -> Duration {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is a valid timespec to write to.
+    unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &mut time) };
+    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)
+}
+
+/// Prints the processor time of a push of a frame with more detections than there are objects: 1080p NV12 frames with regions of
+/// interest, arranged in different ways.
+pub fn print_crowds() {
+    const FRAMES: u32 = 16;
+    const PLACES: [&str; 6] = ["one place", "spread", "random", "moving", "nested", "jumping"];
+    println!(
+        "\nMany detections in a frame (1080p NV12, {FRAMES} frames in turn, or those of 5 s), ms (median, slowest):\n"
+    );
+    println!("| detections | arrangement | cover | median | slowest |");
+    println!("| --- | --- | --- | --- | --- |");
+    let info = VideoInfo::builder(VideoFormat::Nv12, 1920, 1080).fps((30, 1)).build().expect("a format");
+    let hash = |seed: u32| {
+        (seed.wrapping_mul(0x9e37_79b9) ^ seed.wrapping_mul(0x85eb_ca6b) >> 15).wrapping_mul(0xc2b2_ae35) >> 8
+    };
+    let place = |name: &str, i: u32, frame: u32| match name {
+        "one place" => (900 + hash(i + 7 * frame) % 8, 500 + hash(i + 9 * frame) % 8, 100, 120),
+        "spread" => (i % 80 * 24, i / 80 % 64 * 16, 20, 14),
+        "random" => (hash(i) % 1900, hash(i + 5_000) % 1060, 10 + hash(i + 9_000) % 90, 10 + hash(i + 11_000) % 90),
+        "moving" => ((hash(i) + 6 * frame) % 1900, (hash(i + 5_000) + 3 * frame) % 1060, 40, 40),
+        "nested" => (950 - (i % 900), 535 - (i % 500), 20 + 2 * (i % 900), 12 + 2 * (i % 500)),
+        _ => (hash(i + frame * 77_777) % 1900, hash(i + 5_000 + frame * 77_777) % 1060, 40, 40),
+    };
+    let settings = [
+        "cover=fill",
+        "cover=blur",
+        "cover=mosaic",
+        "cover=fill shape=ellipse",
+        "cover=blur shape=ellipse feather=8",
+        "cover=fill look-ahead=5 on-lost=cover",
+        "cover=blur region-mode=outside",
+        "cover=fill region-mode=outside",
+        "cover=fill region-mode=outside shape=ellipse",
+        "cover=blur region-mode=outside shape=ellipse",
+    ];
+    let only = std::env::args().find_map(|argument| argument.strip_prefix("only=").map(str::to_owned));
+    for count in [256, 1000, 5000] {
+        for (arrangement, setting) in PLACES.iter().flat_map(|place| settings.map(|setting| (*place, setting))) {
+            for labels in [1, 7] {
+                let name = format!("{count} | {arrangement}, {labels} labels | `{setting}`");
+                if only.as_ref().is_some_and(|only| !name.contains(only)) {
+                    continue;
+                }
+                let mode = if setting.contains("region-mode") { "" } else { "region-mode=inside" };
+                let element =
+                    gst::parse::launch(&format!("cudagaussblur backend=cpu {mode} {setting}")).expect("the element");
+                let mut harness = gst_check::Harness::with_element(&element, Some("sink"), Some("src"));
+                harness.set_src_caps(info.to_caps().expect("caps"));
+                let begun = Instant::now();
+                let mut times = Vec::new();
+                for frame in 0..FRAMES {
+                    let mut input = gst::Buffer::from_mut_slice(vec![77; info.size()]);
+                    let buffer = input.get_mut().expect("the only reference");
+                    buffer.set_pts(gst::ClockTime::from_mseconds(33 * u64::from(frame)));
+                    for i in 0..count {
+                        let (x, y, width, height) = place(arrangement, i, frame);
+                        let label = ["face", "plate", "person", "car", "dog", "cat", "bus"][i as usize % labels];
+                        let rect = (x, y, width, height);
+                        let mut meta = gst_video::VideoRegionOfInterestMeta::add(buffer, label, rect);
+                        if labels > 1 {
+                            let id = gst::Structure::builder("object_id").field("id", i as i32);
+                            meta.add_param(id.build());
+                            let confidence = f64::from(i % 100) / 100.0;
+                            meta.add_param(
+                                gst::Structure::builder("detection").field("confidence", confidence).build(),
+                            );
+                        }
+                    }
+                    let before = processor_time();
+                    _ = harness.push(input).expect("a frame");
+                    times.push((processor_time() - before).as_secs_f64() * 1e3);
+                    while harness.try_pull().is_some() {}
+                    if begun.elapsed().as_secs() >= 5 {
+                        break;
+                    }
+                }
+                let slowest = times.iter().copied().fold(0.0, f64::max);
+                println!("| {name} | {:.1} | {slowest:.1} |", super::median(times));
+            }
+        }
     }
 }

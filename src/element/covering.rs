@@ -73,6 +73,7 @@ pub fn enter(
     let mut found = detector_metas::read(&buffer, regions.sources, masked);
     let (size, is_field) = (format.picture_size, format.is_alternate());
     found.detections.iter_mut().for_each(|detection| detection.place_in(size, is_field));
+    regions.rules().bound(&mut found, size);
     let span = stream_span(&element.segment(), &times, &format);
     let views = format.progressive_layouts()[0].split.views();
     let entered = EnteredFrame { size, views, is_field, span, found };

@@ -12,6 +12,7 @@ use crate::filter::regions::Region;
 use crate::regions::covered::CoveredPart;
 use crate::regions::detection::{Detection, Found};
 use crate::regions::frame_regions::{FrameRegion, Origin};
+use crate::regions::rules::MAX_DETECTIONS;
 
 /// What is said once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -38,6 +39,8 @@ pub enum Notice {
     PlanesLeftOut,
     /// A blur that does not change what it covers.
     BlurTooSmall,
+    /// A frame with more detections than are told apart.
+    Detections,
     /// Detections that should have a mask, and have none.
     NoMask,
     /// Detections whose mask is of an earlier frame.
@@ -206,6 +209,7 @@ impl Notices {
             self.once(Notice::ZonesLeftOut, || settings.zones_left_out()),
             self.no_regions(settings, self.without_regions.is_over(), "for 2 s"),
             self.none_counts(settings, self.tally.detections >= ENOUGH_DETECTIONS, size),
+            self.once(Notice::Detections, || many_detections(settings, found)),
             self.once(Notice::NoMask, || no_mask(settings, found)),
             self.once(Notice::OldMask, || old_mask(settings, found)),
         ];
@@ -377,10 +381,28 @@ impl DetectionTally {
     }
 }
 
+fn many_detections(settings: &RegionSettings, found: &Found) -> Option<String> {
+    let outcome = match settings.mode {
+        RegionMode::Outside => "are not shown",
+        _ => {
+            "are covered together, by boxes around all whose centres are in the same part of the picture, of 8x8 parts"
+        }
+    };
+    (found.beyond > 0).then(|| {
+        format!(
+            "a frame has {} detections that count, but only the {MAX_DETECTIONS} most certain ones are told apart: the others {outcome}; \
+             let the detector merge detections of the same object (non-maximum suppression), or increase its threshold or \
+             min-confidence",
+            MAX_DETECTIONS + found.beyond
+        )
+    })
+}
+
 fn no_mask(settings: &RegionSettings, found: &Found) -> Option<String> {
     let rules = settings.rules();
     let lacks = |found: &&Detection| !found.area.is_empty() && rules.counts(found) && found.mask.is_none();
-    let detection = found.detections.iter().find(lacks).filter(|_| settings.shape == ObjectShape::Mask)?;
+    let detection =
+        found.detections.iter().find(lacks).filter(|_| settings.shape == ObjectShape::Mask && found.beyond == 0)?;
     let label = detection.label.as_deref().map_or(String::new(), |label| format!(" labelled {label}"));
     let outcome = if rules.shows_regions { "is not shown" } else { "is covered by its box" };
     Some(format!(

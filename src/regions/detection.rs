@@ -59,8 +59,10 @@ pub enum Looked {
 pub struct Found {
     /// Whether a detector has looked at it.
     pub looked: Looked,
-    /// All detections, whatever their label and confidence.
+    /// All detections, whatever their label and confidence; or those that are left (`Rules::bound`).
     pub detections: Vec<Detection>,
+    /// Detections that count and are not told apart, because there are too many (`Rules::bound`).
+    pub beyond: usize,
 }
 
 /// A confidence as a detector reports it. `None` for anything but a number from 0 to 1: some detectors report -1 or a

@@ -255,7 +255,9 @@ fn region_of(area: Area, object: Area, rules: &Rules, size: (u32, u32)) -> Optio
 
 #[cfg(test)]
 mod tests {
+    use super::super::covered::Covered;
     use super::super::detection::Labels;
+    use super::super::rules::MAX_DETECTIONS;
     use super::super::rules::tests::default_rules;
     use super::super::tracks::Holding;
     use super::*;
@@ -278,7 +280,7 @@ mod tests {
             views: [1, 1],
             is_field: false,
             span: None,
-            found: Found { looked, detections: detections.to_vec() },
+            found: Found { looked, detections: detections.to_vec(), beyond: 0 },
         }
     }
 
@@ -296,6 +298,65 @@ mod tests {
     fn regions(decision: FrameRegions) -> Vec<FrameRegion> {
         assert_eq!(decision.action, FrameAction::Regions);
         decision.regions
+    }
+
+    /// Each of more detections than are told apart is covered, in its frame and while it is held.
+    #[test]
+    fn too_many_detections_are_covered_together() {
+        let cell = |i: usize, count: usize| [i % count, i / count].map(|n| n as f64);
+        let spread: Vec<Detection> = (0..1000)
+            .map(|i| {
+                let [x, y] = cell(i, 40);
+                let label = ["face", "plate", "cat"][i % 3].to_owned();
+                let area = Area::from_corner(16.0 * x - 9.0, 20.0 * y - 9.0, 12.0 + y, 9.0 + x / 2.0);
+                let confidence = (i % 7 > 0).then_some(0.5 + (i % 7) as f32 / 16.0);
+                Detection { confidence, certain: Some(area), ..Detection::new(Some(label), area) }
+            })
+            .collect();
+        let nested: Vec<Detection> = (0..400).map(|i| face(f64::from(i) / 4.0, 1.0)).collect();
+        let edgeless = Detection { area: Area { left: f64::NAN, ..face(100.0, 0.5).area }, ..face(0.0, 0.5) };
+        let edgeless = [vec![face(400.0, 0.9); MAX_DETECTIONS], vec![face(90.0, 0.5), edgeless]].concat();
+        for (detections, shape, grow) in [&spread, &nested, &edgeless].into_iter().flat_map(|detections| {
+            let shapes = [(Some(Shape::Box), 0), (Some(Shape::Box), -3), (Some(Shape::Ellipse), 0), (None, 0)];
+            shapes.into_iter().map(move |(shape, grow)| (detections, shape, grow))
+        }) {
+            let what = format!("{} {shape:?} {grow}", detections.len());
+            let edge = Edge { grow, ..Edge::default() };
+            let rules = Rules { shape: shape.clone(), edge, expand: 0.0, on_missing: PASS, ..default_rules() };
+            let mut tracker = RegionTracker::default();
+            // A single detection is held for 0.3 s.
+            for frame in 0..8 {
+                let mut entered = entered(if frame == 0 { detections } else { &[] });
+                rules.bound(&mut entered.found, SIZE);
+                assert!(entered.found.detections.len() <= MAX_DETECTIONS + 64, "{what}");
+                tracker.enter(&rules, &entered, at(frame));
+                let found = tracker.decide(&rules, &entered);
+                let covered = Covered::new(&rules, found.action, &found.regions, SIZE);
+                let is_covered = |[x, y]: [f64; 2]| {
+                    let [x, y] = [x.clamp(0.0, 639.0) as u32, y.clamp(0.0, 479.0) as u32];
+                    let mut row = [255; 640];
+                    if let Some(weights) = &covered.weights {
+                        weights.row_from(0, y, &mut Vec::new(), &mut row);
+                    }
+                    let point = Rect::new(x, y, 1, 1).unwrap();
+                    row[x as usize] == 255 && covered.regions.iter().any(|region| region.rect.contains(point))
+                };
+                for Area { left, top, right, bottom } in detections.iter().map(|detection| detection.area) {
+                    let left = if left.is_nan() { 0.0 } else { left };
+                    let [x, y] = [f64::midpoint(left, right), f64::midpoint(top, bottom)];
+                    let inner = 0.5 - f64::from(grow);
+                    let [left, top, right, bottom] = [left + inner, top + inner, right - inner, bottom - inner];
+                    let mut points = vec![[left, y], [right, y], [x, top], [x, bottom]];
+                    if shape != Some(Shape::Ellipse) {
+                        points.extend([[left, top], [right, top], [left, bottom], [right, bottom]]);
+                    }
+                    let is_seen = |[x, y]: &[f64; 2]| *x >= 0.0 && *y >= 0.0 && *x < 640.0 && *y < 480.0;
+                    for point in points.into_iter().filter(is_seen) {
+                        assert!(is_covered(point), "{what}, frame {frame}: {point:?}");
+                    }
+                }
+            }
+        }
     }
 
     #[test]

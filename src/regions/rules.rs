@@ -1,11 +1,22 @@
 // SPDX-License-Identifier: MPL-2.0
 //! What decides which regions a frame has: which detections count, and what is covered of an object.
 
-use super::detection::{Detection, Labels};
+use std::collections::BTreeMap;
+use std::f64::consts::SQRT_2;
+
+use super::detection::{Detection, Found, Labels};
 use super::on_missing::FrameAction;
-use super::tracks::Holding;
+use super::tracks::{Holding, numbers};
 use super::zone::Zone;
+use crate::filter::regions::Area;
 use crate::filter::weights::{Edge, Shape};
+
+/// Most detections of a frame that are told apart. Each is compared with each object of the frames before, can have two regions, and
+/// may be blurred by a Gaussian of its own: so any number takes no more time than a frame of a live 1080p stream has on two cores
+/// (`cargo bench --bench cpu -- crowds`).
+pub const MAX_DETECTIONS: usize = 256;
+/// Columns and rows of parts of the picture, in each of which the detections beyond those are one.
+const PARTS: f64 = 8.0;
 
 /// The rules that the properties set.
 #[derive(Debug, Clone)]
@@ -52,6 +63,44 @@ impl Rules<'_> {
     /// Whether a detection counts in `region-mode`.
     pub fn counts(&self, detection: &Detection) -> bool {
         if self.shows_regions { self.shows(detection) } else { self.covers(detection) }
+    }
+
+    /// Bounds the detections of a frame of `size` (width, height) that have a selected label to the most certain [`MAX_DETECTIONS`].
+    /// Those beyond become one detection in each part of the picture, around all that would be covered and whose centres are there. It
+    /// is covered, whatever the shape and `grow`, and not shown. Weak ones would only continue tracks, and are left out.
+    pub fn bound(&self, found: &mut Found, size: (u32, u32)) {
+        let all = &mut found.detections;
+        if all.len() <= MAX_DETECTIONS {
+            return;
+        }
+        let is_selected = |(_, detection): &(usize, &Detection)| !detection.area.is_empty() && self.selects(detection);
+        let rank = |(index, detection): (usize, &Detection)| {
+            (self.counts(detection), detection.confidence.unwrap_or(1.0), index)
+        };
+        let mut ranked: Vec<_> = all.iter().enumerate().filter(is_selected).map(rank).collect();
+        if ranked.len() <= MAX_DETECTIONS {
+            return;
+        }
+        ranked.sort_by(|one, other| other.0.cmp(&one.0).then(other.1.total_cmp(&one.1)));
+        let mut is_beyond = vec![false; all.len()];
+        for (counts, _, index) in &ranked[MAX_DETECTIONS..] {
+            is_beyond[*index] = true;
+            found.beyond += usize::from(*counts);
+        }
+        let mut is_beyond = is_beyond.into_iter();
+        let mut hulls: BTreeMap<[u32; 2], Area> = BTreeMap::new();
+        for detection in all.extract_if(.., |_| is_beyond.next() == Some(true)).filter(|one| self.covers(one)) {
+            let area = numbers(detection.area, size);
+            let centres = [(area.left + area.right, size.0), (area.top + area.bottom, size.1)];
+            let part =
+                centres.map(|(twice, side)| (twice / 2.0 * PARTS / f64::from(side)).clamp(0.0, PARTS - 1.0) as u32);
+            hulls.entry(part).and_modify(|hull| *hull = hull.union(area)).or_insert(area);
+        }
+        // An ellipse around a box is larger by the square root of 2.
+        let around = if self.shape == Some(Shape::Ellipse) { (SQRT_2 - 1.0) / 2.0 } else { 0.0 };
+        let shrunk = f64::from(self.edge.grow.min(0));
+        let joined = hulls.into_values().map(|hull| hull.wider(-shrunk)).map(|hull| hull.grown(hull, around));
+        all.extend(joined.map(|area| Detection::new(None, area)));
     }
 
     fn is_certain(&self, detection: &Detection, unknown: f32) -> bool {

@@ -166,7 +166,7 @@ impl Tracks {
                 pairs.extend(track.fit(predicted, detection, *area).map(|fit| (*is_weak, fit, i, j)));
             }
         }
-        pairs.sort_by(|(is_weak, (rule, miss), i, j), (other_is_weak, (other_rule, other_miss), k, l)| {
+        pairs.sort_unstable_by(|(is_weak, (rule, miss), i, j), (other_is_weak, (other_rule, other_miss), k, l)| {
             let by_rule = (is_weak, rule).cmp(&(other_is_weak, other_rule));
             by_rule.then(miss.total_cmp(other_miss)).then((i, j).cmp(&(k, l)))
         });
@@ -421,7 +421,7 @@ impl Track {
 }
 
 /// A box of edges that are numbers, as are their sums. One that is none is the picture's edge.
-fn numbers(area: Area, (width, height): (u32, u32)) -> Area {
+pub(super) fn numbers(area: Area, (width, height): (u32, u32)) -> Area {
     const FAR: f64 = (1_u64 << 40) as f64;
     let number = |edge: f64, picture: f64| if edge.is_nan() { picture } else { edge.clamp(-FAR, FAR) };
     Area {

@@ -230,6 +230,37 @@ fn detections_of_which_none_counts() {
     }
 }
 
+/// A frame with 257 detections.
+#[test]
+fn more_detections_than_are_told_apart() {
+    for (properties, label, warning) in [
+        (
+            "region-mode=inside",
+            "face",
+            "a frame has 257 detections that count, but only the 256…the others are covered together…",
+        ),
+        (
+            "region-mode=outside",
+            "face",
+            "a frame has 257 detections that count, but only the 256…the others are not shown…",
+        ),
+        ("region-mode=inside shape=mask", "face", "a frame has 257 detections that count…"),
+        ("region-mode=inside labels=face", "cat", ""),
+    ] {
+        let mut stream = started(properties);
+        let frame = |stream: &Stream, count: u32| {
+            (0..count).fold(stream.frame(), |frame, i| with_param(frame, label, (i % 50, i / 9, 5, 5), None))
+        };
+        if !properties.contains("mask") && label == "face" {
+            stream.push(frame(&stream, 256));
+            stream.warns("");
+        }
+        stream.push(frame(&stream, 257));
+        stream.push(frame(&stream, 400));
+        stream.warns(if label == "cat" { "…none of the 257 detections…" } else { warning });
+    }
+}
+
 /// The others that are suspicious are in the unit tests of zones.
 #[test]
 fn zones_whose_times_are_seconds() {

@@ -17,6 +17,7 @@ use crate::filter::regions::Area;
 use crate::libraries::{functions, open_gstreamer};
 use crate::regions::detection::{Detection, confidence};
 use crate::regions::masks::{IdImage, MaskPart, MaskReader};
+use crate::regions::rules::MAX_DETECTIONS;
 
 /// What the analytics metas of a buffer say.
 #[derive(Debug, Clone, PartialEq)]
@@ -144,8 +145,12 @@ impl Library {
     fn detections(&self, meta: RelationMeta<'_>, masks: Option<&mut MaskReader<'_>>) -> Analytics {
         let entries = self.entries(meta, self.detection_type());
         let tracks: Vec<_> = self.entries(meta, self.tracking_type()).into_iter().map(TrackEntry).collect();
-        let found: Option<Vec<_>> =
-            entries.iter().map(|entry| self.detection(&DetectionEntry(*entry), &tracks)).collect();
+        // Each detection is compared with each track, which takes too long with more of either. Without the number of a tracker an
+        // object is followed by its place.
+        let tracks = &tracks[..tracks.len().min(MAX_DETECTIONS)];
+        let tracks_of = |index: usize| if index < MAX_DETECTIONS { tracks } else { &[] };
+        let detection = |(index, entry): (usize, &Entry<'_>)| self.detection(&DetectionEntry(*entry), tracks_of(index));
+        let found: Option<Vec<_>> = entries.iter().enumerate().map(detection).collect();
         let Some(found) = found else { return Analytics::Unreadable };
         let segmentations = self.segmentation_type().map_or_else(Vec::new, |of| self.entries(meta, of));
         match masks {

@@ -18,7 +18,7 @@ pub fn read(buffer: &gst::BufferRef, sources: RegionSources, masked: Option<&Lab
     let timestamp = time_of(buffer);
     let duration = buffer.duration().map(gst::ClockTime::nseconds).filter(|duration| *duration > 0);
     let mut masks = masked.map(|labels| MaskReader::new(labels).of_frame(timestamp, duration.unwrap_or(ASSUMED_FRAME)));
-    let mut found = Found { looked: Looked::NotAsked, detections: Vec::new() };
+    let mut found = Found { looked: Looked::NotAsked, detections: Vec::new(), beyond: 0 };
     if sources.intersects(RegionSources::ROI | RegionSources::ANALYTICS) {
         found.looked = Looked::No;
     }
@@ -104,11 +104,11 @@ mod tests {
         let found = read(&buffer, RegionSources::ROI | RegionSources::ANALYTICS, None);
         let area = Area { left: 1.0, top: 2.0, right: 31.0, bottom: 2.0 + f64::from(u32::MAX) };
         let detection = Detection { certain: Some(area), ..Detection::new(Some("face".to_owned()), area) };
-        assert_eq!(found, Found { looked: Looked::Yes, detections: vec![detection] });
+        assert_eq!(found, Found { looked: Looked::Yes, detections: vec![detection], beyond: 0 });
 
-        let not_asked = Found { looked: Looked::NotAsked, detections: vec![] };
+        let not_asked = Found { looked: Looked::NotAsked, detections: vec![], beyond: 0 };
         assert_eq!(read(&buffer, RegionSources::ZONES, None), not_asked);
-        let none = Found { looked: Looked::No, detections: vec![] };
+        let none = Found { looked: Looked::No, detections: vec![], beyond: 0 };
         assert_eq!(read(&buffer, RegionSources::ANALYTICS | RegionSources::ZONES, None), none);
         assert_eq!(read(&gst::Buffer::new(), RegionSources::all(), None), none);
     }
