@@ -177,13 +177,13 @@ class Analyzer(GstBase.BaseTransform):
         return False
 
     def picture(self, buffer, width, height):
-        """The frame as a [height, width, 3] array of red, green and blue bytes."""
+        """The picture of a frame as a [height, width, 3] array of red, green and blue bytes."""
         meta = GstVideo.buffer_get_video_meta(buffer)
         planes = self.info.finfo.n_planes
         layout = tuple(zip((meta or self.info).offset[:planes], (meta or self.info).stride[:planes]))
-        key = layout, width, height
+        key = layout, self.corner(buffer), width, height
         if key not in self.samplers:
-            self.samplers = {key: Sampler(self.info, layout, width, height)}
+            self.samplers = {key: Sampler(self.info, *key)}
         ok, mapped = buffer.map(Gst.MapFlags.READ)
         if not ok:
             raise RuntimeError("a frame cannot be read")
@@ -192,11 +192,24 @@ class Analyzer(GstBase.BaseTransform):
         finally:
             buffer.unmap(mapped)
 
+    def corner(self, buffer):
+        """Column and row of the frame at which the picture of the caps begins. A GstVideoCropMeta of the size of the caps says where
+        it is in a larger frame; one of another size shows a part of the caps' picture, all of which is searched. cudagaussblur counts
+        detections from this corner."""
+        crop = buffer.get_meta(GstVideo.video_crop_meta_api_get_type())
+        if crop is None:
+            return 0, 0
+        # PyGObject gives any meta the class Gst.Meta, which has none of the fields.
+        crop.__class__ = GstVideo.VideoCropMeta
+        is_picture = (crop.width, crop.height) == (self.info.width, self.info.height)
+        return (crop.x, crop.y) if is_picture else (0, 0)
+
 
 class Sampler:
-    """Reads a small picture from frames of one layout. A luma or RGB sample is the mean of four of the frame."""
+    """Reads a small picture from frames of one layout, whose picture begins at this corner. A luma or RGB sample is the mean of four
+    of the frame."""
 
-    def __init__(self, info, layout, width, height):
+    def __init__(self, info, layout, corner, width, height):
         self.is_yuv, self.is_rgb = info.finfo.flags & GstVideo.VideoFormatFlags.YUV, info.finfo.flags & GstVideo.VideoFormatFlags.RGB
         full = info.colorimetry.range == getattr(GstVideo.VideoColorRange, "0_255")
         red, blue = (0.2126, 0.0722) if info.colorimetry.matrix == GstVideo.VideoColorMatrix.BT709 else (0.299, 0.114)
@@ -209,8 +222,8 @@ class Sampler:
         def places(component, quarter):
             """Indices of bytes of a component, at this place of each pixel of the small picture."""
             finfo, (offset, stride) = info.finfo, layout[info.finfo.plane[component]]
-            rows, columns = ((numpy.arange(small) + share) * large // small for small, large, share in
-                             ((height, info.height, quarter[0]), (width, info.width, quarter[1])))
+            rows, columns = ((numpy.arange(small) + share) * large // small + start for small, large, share, start in
+                             ((height, info.height, quarter[0], corner[1]), (width, info.width, quarter[1], corner[0])))
             rows = (rows.astype(numpy.intp) >> finfo.h_sub[component]) * stride
             columns = (columns.astype(numpy.intp) >> finfo.w_sub[component]) * finfo.pixel_stride[component]
             return offset + finfo.poffset[component] + rows[:, None] + columns

@@ -247,6 +247,40 @@ fn demo_covers_faces_in_every_frame_though_the_detector_looks_at_few() {
     assert!(video() == before && workspace.files("demo-out").len() == 2);
 }
 
+/// Pushes frames of the portrait with black borders and a GstVideoCropMeta that shows the portrait.
+const CROPPED: &str = "\
+import sys
+import gi
+gi.require_version('Gst', '1.0')
+gi.require_version('GstApp', '1.0')
+gi.require_version('GstVideo', '1.0')
+from gi.repository import Gst, GstApp, GstVideo
+Gst.init(None)
+caps = f'video/x-raw,format={sys.argv[1]},width=480,height=400,framerate=10/1'
+border = Gst.parse_launch(
+    f'FACE ! videoconvert ! videoscale ! {caps} ! videobox left=-336 top=-241 right=-16 bottom=-15 ! appsink name=sink')
+border.set_state(Gst.State.PLAYING)
+sample = border.get_by_name('sink').pull_sample()
+border.set_state(Gst.State.NULL)
+info = GstVideo.VideoInfo.new_from_caps(sample.get_caps())
+pipeline = Gst.parse_launch(f'appsrc name=source format=time caps={caps} ! COVERS')
+pipeline.set_state(Gst.State.PLAYING)
+source = pipeline.get_by_name('source')
+for frame in range(6):
+    buffer = Gst.Buffer.new_wrapped(sample.get_buffer().extract_dup(0, info.size))
+    buffer.pts = frame * Gst.SECOND // 10
+    GstVideo.buffer_add_video_meta_full(
+        buffer, 0, info.finfo.format, info.width, info.height, info.finfo.n_planes, info.offset, info.stride)
+    crop = buffer.add_meta(GstVideo.VideoCropMeta.get_info(), None)
+    crop.__class__ = GstVideo.VideoCropMeta
+    crop.x, crop.y, crop.width, crop.height = 336, 241, 480, 400
+    source.push_buffer(buffer)
+source.end_of_stream()
+end = pipeline.get_bus().timed_pop_filtered(Gst.CLOCK_TIME_NONE, Gst.MessageType.ERROR | Gst.MessageType.EOS)
+pipeline.set_state(Gst.State.NULL)
+sys.exit(end.type != Gst.MessageType.EOS)
+";
+
 /// What the elements of examples/python say and do, in a pipeline as a user writes it.
 #[test]
 fn python_elements_find_what_is_there_and_vouch_for_frames_without() {
@@ -266,6 +300,18 @@ fn python_elements_find_what_is_there_and_vouch_for_frames_without() {
     let face =
         "multifilesrc location=$ROOT/examples/demo/face.jpg num-buffers=6 caps=image/jpeg,framerate=10/1 ! jpegdec";
     let blank = "videotestsrc pattern=white num-buffers=6";
+    let covers = "centerface every=4 ! cudagaussblur region-mode=inside cover=fill on-missing=cover backend=cpu ! videoconvert ! \
+                  video/x-raw,format=GRAY8 ! videoscale ! video/x-raw,width=48,height=40 ! filesink location=grey";
+    let check = |what: &str, is_covered: bool| {
+        let frames = fs::read(workspace.0.join("grey")).unwrap();
+        assert_eq!(frames.len(), 6 * 48 * 40, "{what}");
+        for frame in frames.chunks(48 * 40) {
+            // The nose of the portrait, and a corner.
+            let [nose, corner] = [12 * 48 + 22, 2 * 48 + 45].map(|place| frame[place]);
+            assert_eq!(nose < 30, is_covered, "{what}: {nose}");
+            assert!(corner > 60, "{what}: {corner}");
+        }
+    };
     for (source, format, is_covered) in [
         (face, "I420,width=479,height=399", true),
         (face, "YUY2,width=961,height=403", true),
@@ -274,18 +320,15 @@ fn python_elements_find_what_is_there_and_vouch_for_frames_without() {
         (blank, "NV12,width=320,height=240", false),
     ] {
         workspace.stdout(&format!(
-            "HOME=$PWD/home gst-launch-1.0 -q {source} ! videoconvert ! videoscale ! video/x-raw,format={format} ! \
-             centerface every=4 ! cudagaussblur region-mode=inside cover=fill on-missing=cover backend=cpu ! videoconvert ! \
-             video/x-raw,format=GRAY8 ! videoscale ! video/x-raw,width=48,height=40 ! filesink location=grey"
+            "HOME=$PWD/home gst-launch-1.0 -q {source} ! videoconvert ! videoscale ! video/x-raw,format={format} ! {covers}"
         ));
-        let frames = fs::read(workspace.0.join("grey")).unwrap();
-        assert_eq!(frames.len(), 6 * 48 * 40, "{format}");
-        for frame in frames.chunks(48 * 40) {
-            // The nose of the portrait, and a corner.
-            let [nose, corner] = [12 * 48 + 22, 2 * 48 + 45].map(|place| frame[place]);
-            assert_eq!(nose < 30, is_covered, "{format}: {nose}");
-            assert!(corner > 60, "{format}: {corner}");
-        }
+        check(format, is_covered);
+    }
+    // A GstVideoCropMeta says where the portrait is in larger frames, whose upper left corner is black.
+    workspace.write("cropped.py", &CROPPED.replace("FACE", &face.replace("$ROOT", ROOT)).replace("COVERS", covers));
+    for format in ["I420", "YUY2", "RGB"] {
+        workspace.stdout(&format!("HOME=$PWD/home scripts/python gi -- cropped.py {format}"));
+        check(format, true);
     }
     // ONNX Runtime would keep an identity of this machine there, and report its use.
     assert!(!workspace.has("home/.cache/Microsoft"), "ONNX Runtime's telemetry is on");
