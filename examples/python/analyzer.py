@@ -25,11 +25,17 @@ from gi.repository import GLib, GObject, Gst, GstBase, GstVideo
 if not Gst.is_initialized():
     Gst.init(None)
 
+
+def words(error):
+    """What an exception says, in one line: its type if it has no text."""
+    return " ".join(str(error).split()) or type(error).__name__
+
+
 try:
     import numpy
-except ImportError:
-    # The plugin loader would print a traceback. `start` says what is missing.
-    numpy = None
+except ImportError as error:
+    # The plugin loader would print a traceback. `load` says what is missing. NumPy cannot be imported twice to learn it.
+    numpy, NO_NUMPY = None, words(error)
 
 FOLDER = pathlib.Path(os.environ.get("CUDAGAUSSBLUR_MODELS") or pathlib.Path(__file__).parents[2] / "target/models")
 
@@ -56,7 +62,8 @@ def finite(*arrays):
 def load(module):
     """A module that scripts/models installs for this version of Python."""
     if numpy is None:
-        raise Missing("Python cannot import numpy: install python3-numpy")
+        version = "{}.{}".format(*sys.version_info)
+        raise Missing(f"Python {version} cannot import numpy ({NO_NUMPY}): install python3-numpy for this version")
     # Without it ONNX Runtime sends telemetry. It reads the variable when it is imported.
     os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
     folder = str(FOLDER / "runtime-python{}.{}".format(*sys.version_info))
@@ -64,7 +71,7 @@ def load(module):
     try:
         return importlib.import_module(module)
     except ImportError as error:
-        raise Missing(f"Python cannot import {module} ({error}): run scripts/models") from error
+        raise Missing(f"Python cannot import {module} ({words(error)}): run scripts/models") from error
     finally:
         sys.path.remove(folder)
 
@@ -120,7 +127,7 @@ class Analyzer(GstBase.BaseTransform):
         except Missing as missing:
             return self.fail(Gst.ResourceError.NOT_FOUND, str(missing))
         except Exception as error:
-            return self.fail(Gst.ResourceError.OPEN_READ, f"{path} cannot be used as the model: {error}")
+            return self.fail(Gst.ResourceError.OPEN_READ, f"{path} cannot be used as the model: {words(error)}")
         return True
 
     def do_stop(self):
@@ -159,7 +166,7 @@ class Analyzer(GstBase.BaseTransform):
             self.analyze(buffer)
         except BaseException as error:
             # PyGObject would take the frame for one that was analysed.
-            self.fail(Gst.StreamError.FAILED, f"the model failed: {error or type(error).__name__}")
+            self.fail(Gst.StreamError.FAILED, f"the model failed: {words(error)}")
             return Gst.FlowReturn.ERROR
         self.analyzed += 1
         self.nanoseconds += time.monotonic_ns() - started

@@ -247,6 +247,22 @@ fn demo_covers_faces_in_every_frame_though_the_detector_looks_at_few() {
     assert!(video() == before && workspace.files("demo-out").len() == 2);
 }
 
+/// Stands in for ONNX Runtime.
+const FAILING_MODEL: &str = "\
+class SessionOptions:
+    pass
+class InferenceSession:
+    name = 'input'
+    def __init__(self, *_, **__):
+        pass
+    def get_inputs(self):
+        return [self]
+    def run(self, *_):
+        raise AssertionError
+def set_default_logger_severity(_):
+    pass
+";
+
 /// Pushes frames of the portrait with black borders and a GstVideoCropMeta that shows the portrait.
 const CROPPED: &str = "\
 import sys
@@ -291,6 +307,19 @@ fn python_elements_find_what_is_there_and_vouch_for_frames_without() {
         ));
         assert!(stderr.contains("none does not exist: check the property model"), "{stderr}");
         assert!(!stderr.contains("CRITICAL"), "{stderr}");
+    }
+    // Modules that fail: NumPy as one that was built for another Python, ONNX Runtime by an exception without text.
+    workspace.write("numpy.py", "raise ImportError('\\n\\nbuilt for\\n another Python\\n')");
+    workspace.shell("mkdir without-numpy with-numpy; mv numpy.py without-numpy");
+    workspace.write("with-numpy/onnxruntime.py", FAILING_MODEL);
+    for (modules, reason) in [
+        ("without-numpy", "cannot import numpy (built for another Python): install python3-numpy"),
+        ("with-numpy", "the model failed: AssertionError"),
+    ] {
+        let stderr = workspace.stderr(&format!(
+            "PYTHONPATH=$PWD/{modules} gst-launch-1.0 -q videotestsrc num-buffers=1 ! centerface model=$ROOT/Cargo.toml ! fakesink"
+        ));
+        assert!(stderr.contains(reason), "{stderr}");
     }
     if workspace.lacks_models() {
         return;
