@@ -145,6 +145,7 @@ fn modes_that_are_not_supported_are_refused_with_the_reason() {
         let caps = format!("video/x-raw,format=I420,width={width},height={height},framerate=25/1,{modes}");
         let mut blur = Blur::new("");
         blur.harness.push_event(gst::event::Caps::new(&caps.parse().unwrap()));
+        blur.harness.push_event(gst::event::Segment::new(&gst::FormattedSegment::<gst::ClockTime>::new()));
         // The event is sticky: it is sent again with every frame.
         for _ in 0..3 {
             assert_eq!(blur.try_push(gst::Buffer::with_size(768).unwrap()), Err(gst::FlowError::NotNegotiated));
