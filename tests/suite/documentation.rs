@@ -328,6 +328,17 @@ fn json_of(value: &glib::Value) -> Value {
     }
 }
 
+/// What docs/MESSAGES.md shows in Rust.
+fn print_regions(message: &gst::MessageRef) -> Result<(), Box<dyn std::error::Error>> {
+    if let Some(frame) = message.structure().filter(|frame| frame.name() == "cudagaussblur") {
+        for region in frame.get::<gst::Array>("regions")?.as_slice() {
+            let region = region.get::<gst::Structure>()?;
+            println!("{} at {} {}", region.get::<&str>("origin")?, region.get::<u32>("x")?, region.get::<u32>("y")?);
+        }
+    }
+    Ok(())
+}
+
 /// The example in docs/MESSAGES.md is the message of this frame, and its tables have every field with its type.
 #[test]
 fn the_message_about_a_frame_is_as_documented() {
@@ -339,6 +350,11 @@ fn the_message_about_a_frame_is_as_documented() {
     let mut stream = Stream::of(&info, &format!("post-messages=true cover=fill {zone}"));
     stream.enter("face:100x120+400+100");
     let message = stream.posted(gst::MessageType::Element).pop().expect("a message");
+    print_regions(&message).unwrap();
+    let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let (_, shown) = page.split_once("```rust\n").expect("code in Rust");
+    let shown = shown.split("```").next().unwrap();
+    assert!(words(include_str!("documentation.rs")).contains(&words(shown)), "{shown} is not what print_regions does");
     let message = message.structure().unwrap().to_owned();
     assert_eq!(json_of(&message.to_value()), example, "docs/MESSAGES.md has another example");
 

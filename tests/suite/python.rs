@@ -1,5 +1,6 @@
 //! scripts/python and the Python examples find an interpreter with the modules they need, whichever `python3` is first on
-//! PATH, and name what is missing if there is none. Python sets properties by the values that docs/PROPERTIES.md shows.
+//! PATH, and name what is missing if there is none. Python sets properties by the values that docs/PROPERTIES.md shows, and reads
+//! messages as docs/MESSAGES.md shows.
 
 use super::examples::Workspace;
 
@@ -69,7 +70,35 @@ print(int(blur.get_property("planes")))
 Gst.util_set_object_arg(blur, "zones", "<[zone,x=0.6,y=0.1,width=0.3,height=0.2]>")
 zone = blur.get_property("zones")[0]
 print([zone.get_value(name) for name in ("x", "y", "width", "height")])
+SHOWN
+print(len(blur.get_property("zones")))
 "#;
-    workspace.write("flags.py", script);
-    workspace.says("scripts/python gi -- flags.py => 1 3 [0.6, 0.1, 0.3, 0.2]");
+    workspace.write("flags.py", &script.replace("SHOWN", shown(include_str!("../../docs/PROPERTIES.md"))));
+    workspace.says("scripts/python gi -- flags.py => 1 3 [0.6, 0.1, 0.3, 0.2] 0");
+}
+
+/// The code in Python that a page shows.
+fn shown(page: &str) -> &str {
+    let (_, code) = page.split_once("```python\n").expect("code in Python");
+    code.split("```").next().unwrap()
+}
+
+#[test]
+fn documented_python_code_reads_messages() {
+    let workspace = Workspace::new("messages");
+    let script = r#"
+import gi
+gi.require_version("Gst", "1.0")
+from gi.repository import Gst
+Gst.init(None)
+pipeline = Gst.parse_launch(
+    "videotestsrc num-buffers=1 ! video/x-raw,width=320,height=240 ! cudagaussblur region-mode=inside cover=fill "
+    "post-messages=true zones=<[zone,x=0.25,y=0.5,width=0.25,height=0.5]> backend=cpu ! fakesink")
+bus = pipeline.get_bus()
+pipeline.set_state(Gst.State.PLAYING)
+SHOWN
+pipeline.set_state(Gst.State.NULL)
+"#;
+    workspace.write("messages.py", &script.replace("SHOWN", shown(include_str!("../../docs/MESSAGES.md"))));
+    workspace.says("scripts/python gi -- messages.py => zone at 80 120");
 }
