@@ -62,11 +62,17 @@ def sink(output):
     if output == "pipewire":
         if not Gst.ElementFactory.find("pipewiresink"):
             raise Refused("GStreamer does not find pipewiresink: install gstreamer1.0-pipewire, or use a v4l2loopback device")
-        return f"pipewiresink {PIPEWIRE} sync=false"
+        return f"pipewiresink name=pipewire {PIPEWIRE} sync=false"
     if not os.path.exists(output):
         load = f"sudo modprobe v4l2loopback video_nr={output.removeprefix('/dev/video')} exclusive_caps=1 card_label=Blurred"
         raise Refused(f"{output} does not exist: install v4l2loopback-dkms and run {load}, or use --output pipewire")
     return f'v4l2sink device="{output}" sync=false'
+
+
+def has_lost_reader(message):
+    """Whether pipewiresink says no more than that the program that read its frames has left."""
+    is_error = message.type == Gst.MessageType.ERROR and message.src.get_name() == "pipewire"
+    return is_error and message.parse_error().gerror.matches(Gst.resource_error_quark(), Gst.ResourceError.NOT_FOUND)
 
 
 class Camera:
@@ -91,13 +97,15 @@ class Camera:
         """Works until the frames end or stop(). Raises Refused after an error."""
         started = time.monotonic()
         self.pipeline.set_state(Gst.State.PLAYING)
-        message = self.pipeline.get_bus().timed_pop_filtered(Gst.CLOCK_TIME_NONE, Gst.MessageType.ERROR | Gst.MessageType.EOS)
+        message = None
+        while message is None or has_lost_reader(message):
+            message = self.pipeline.get_bus().timed_pop_filtered(Gst.CLOCK_TIME_NONE, Gst.MessageType.ERROR | Gst.MessageType.EOS)
         seconds = time.monotonic() - started
         stats = {name: self.person.get_property("stats").get_value(name) for name in ("frames", "mean-ns")}
         backend = self.blur.get_property("active-backend").value_nick
         self.pipeline.set_state(Gst.State.NULL)
         if message.type == Gst.MessageType.ERROR:
-            raise Refused(message.parse_error().gerror.message)
+            raise Refused(f"{message.src.get_name()}: {message.parse_error().gerror.message}")
         print(f"{stats['frames']} frames, {stats['frames'] / seconds:.1f} a second, mask included "
               f"({stats['mean-ns'] / 1e6:.1f} ms a frame), active-backend {backend}")
 

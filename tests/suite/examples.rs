@@ -440,7 +440,54 @@ fn virtual_camera_names_what_is_missing() {
          virtual_camera.py --test=none.mp4 --output=none  =! none.mp4 does not exist…
          virtual_camera.py --test --output=none --frames=15 => 15 frames, … a second, mask included (…",
     );
+    // The error that pipewiresink posts when its reader leaves, another one of its errors, and one of another element.
+    workspace.write("errors.py", ERRORS);
+    workspace.says("scripts/python numpy,gi -- errors.py $ROOT/examples => True False False");
+    let tools = "for tool in pipewire wireplumber pw-dump dbus-run-session; do command -v $tool >/dev/null; done; \
+                 gst-inspect-1.0 --exists pipewiresink";
+    if Command::new("sh").args(["-ec", tools]).status().unwrap().success() {
+        workspace.write("readers.sh", READERS);
+        workspace
+            .says("XDG_RUNTIME_DIR=$PWD dbus-run-session -- bash -eu readers.sh $ROOT => 5 5 5 …frames, … a second…");
+    }
+    if Command::new("gst-inspect-1.0").args(["--exists", "pipewiresink"]).status().unwrap().success() {
+        workspace.says("XDG_RUNTIME_DIR=$PWD/none virtual_camera.py --test --output=pipewire =! pipewire: …");
+    }
 }
+
+const ERRORS: &str = "\
+import sys
+sys.path.insert(0, sys.argv[1])
+import virtual_camera
+from gi.repository import GLib, Gst
+Gst.init(None)
+for name, code in (
+    ('pipewire', Gst.ResourceError.NOT_FOUND), ('pipewire', Gst.ResourceError.FAILED), ('blur', Gst.ResourceError.NOT_FOUND)):
+    error = GLib.Error.new_literal(Gst.resource_error_quark(), 'all buffers have been removed', int(code))
+    message = Gst.Message.new_error(Gst.ElementFactory.make('identity', name), error, '')
+    print(virtual_camera.has_lost_reader(message))
+";
+
+/// Reads from the virtual camera three times, and then ends it as Ctrl-C does. Prints how many frames each reader got.
+const READERS: &str = "\
+export XDG_CONFIG_HOME=$XDG_RUNTIME_DIR XDG_STATE_HOME=$XDG_RUNTIME_DIR
+pipewire >pipewire.log 2>&1 &
+trap 'kill $(jobs -p) 2>/dev/null || true' EXIT
+until pw-dump >/dev/null 2>&1; do sleep 0.1; done
+wireplumber >wireplumber.log 2>&1 &
+\"$1/scripts/python\" numpy,gi -- \"$1/examples/virtual_camera.py\" --test --output=pipewire --headless >camera.log &
+camera=$!
+until pw-dump | grep -q 'Blurred camera'; do kill -0 $camera; sleep 0.1; done
+sleep 1
+for reader in 1 2 3; do
+    timeout 60 gst-launch-1.0 pipewiresrc num-buffers=5 ! video/x-raw ! fakesink silent=false -v | grep -c 'chain '
+    sleep 1
+    kill -0 $camera
+done
+kill -INT $camera
+wait $camera
+cat camera.log
+";
 
 /// scripts/demo on a PATH without cargo and apt-get.
 #[test]
