@@ -9,6 +9,9 @@ use gst::prelude::*;
 
 pub const NO_VIDEO: &str = "the camera gives no video, or no decoder for it is installed";
 
+const NO_CAMERA: &str = "there is no camera at /dev/video0: connect one, or leave out --camera to see the generated clip, or name a \
+                         video file instead";
+
 /// Frames per second and frames of the generated clips.
 pub const FPS: usize = 30;
 pub const FRAMES: usize = 6 * FPS;
@@ -106,6 +109,7 @@ pub fn play(pipeline: &gst::Pipeline) -> Result<Duration, String> {
             Err(NO_VIDEO.into())
         }
         Some(gst::MessageView::Error(error)) if is_closed_window(error) => Ok(started.elapsed()),
+        Some(gst::MessageView::Error(error)) if is_missing_camera(error) => Err(NO_CAMERA.into()),
         Some(gst::MessageView::Error(error)) => {
             let element = error.src().map_or_else(String::new, |element| format!(" ({})", element.name()));
             Err(format!("{}{element}", error.error().message().trim_end_matches('.')))
@@ -113,6 +117,12 @@ pub fn play(pipeline: &gst::Pipeline) -> Result<Duration, String> {
         Some(_) => Ok(started.elapsed()),
         None => Err("the pipeline did not start and posted no error message".into()),
     }
+}
+
+/// Whether the camera's element says that its device does not exist.
+fn is_missing_camera(error: &gst::message::Error) -> bool {
+    error.error().matches(gst::ResourceError::NotFound)
+        && error.src().is_some_and(|source| source.name().starts_with("v4l2src"))
 }
 
 /// Whether this is the error that a video sink posts when its window is closed.

@@ -422,7 +422,7 @@ fn demo_refuses_what_it_cannot_do() {
     let stderr = workspace.stderr("GST_PLUGIN_SYSTEM_PATH_1_0=$PWD/plugins demo --faces");
     assert!(stderr.starts_with("demo: ") && stderr.lines().count() == 1, "{stderr}");
     if !Path::new("/dev/video0").exists() {
-        workspace.says("demo --camera =! demo: …/dev/video0…");
+        workspace.says("demo --camera =! demo: there is no camera at /dev/video0: connect one, or leave out --camera…");
     }
     assert!(!workspace.has("demo-out/faces.mp4") && !workspace.has("demo-out/camera-blurred.mp4"));
 }
