@@ -173,7 +173,7 @@ impl Checked {
         let (shown, open) = (self.shown / self.person, self.open / self.person);
         judge(shown, open, LEAST_SHOWN[1], MOST_OPEN[1])?;
         Ok(format!(
-            "{} frames; {:.1} % of the person is shown, and beside them background of {:.1} % of their area",
+            "checked {} frames; {:.1} % of the person is shown, and beside them background of {:.1} % of their area",
             self.frames,
             100.0 * shown,
             100.0 * open

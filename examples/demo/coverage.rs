@@ -60,6 +60,22 @@ impl Coverage {
         }
     }
 
+    /// Checks one frame that is blurred as a whole, by a filter whose largest tap is this share.
+    pub fn check_blur(&mut self, pair: &Pair, largest_tap: f64) {
+        let Some(blurred) = Pixels::new(&pair.covered) else {
+            self.fail("a frame cannot be read".into());
+            return;
+        };
+        self.marked += 1;
+        let sharp = sharp_steps(&blurred, [0; 2], [blurred.width, blurred.height], largest_step(largest_tap));
+        if sharp > 0.0 {
+            let (seconds, percent) = (pair.time.seconds_f64(), sharp * 100.0);
+            self.fail(format!(
+                "the frame at {seconds:.2} s: {percent:.1} % of the steps from pixel to pixel are too sharp"
+            ));
+        }
+    }
+
     /// How much of the frames with marked places was covered, as a sentence.
     pub fn changed(&self) -> String {
         let percent = (self.pixels - self.unchanged) as f64 * 100.0 / self.pixels.max(1) as f64;
@@ -151,16 +167,27 @@ fn uncovered(raw: &Pixels, covered: &Pixels, rect: Rect, cover: Cover) -> Option
         }
     }
     let short_side = rect.width.min(rect.height) as f64;
-    // The cells are at least this large, so that not more than one of `cell` steps crosses an edge between two. A Gaussian
-    // changes by less than 255 times its largest tap from one pixel to the next, and rounding adds 1. The doubled and the
-    // added share are for edges of other objects' covers.
+    // The cells are at least this large, so that not more than one of `cell` steps crosses an edge between two. The doubled and
+    // the added share are for edges of other objects' covers.
     let (step, share) = match cover {
         Cover::Fill => return None,
         Cover::Mosaic => (0, 2.0 * CELLS / short_side),
-        Cover::Blur => ((255.0 / (STRENGTH * short_side * std::f64::consts::TAU.sqrt())) as u8 + 1, 0.05),
+        Cover::Blur => (largest_step(largest_tap(STRENGTH * short_side, 0)), 0.05),
     };
     let sharp = sharp_steps(covered, [rect.x, rect.y], [right, bottom], step);
     (sharp > share).then(|| format!("{:.0} % of the steps from pixel to pixel are too sharp", sharp * 100.0))
+}
+
+/// The largest tap of a Gaussian with this many taps, of which 0 are as many as it has.
+pub fn largest_tap(sigma: f64, kernel_size: u32) -> f64 {
+    let radius = if kernel_size > 0 { kernel_size / 2 } else { (4.0 * sigma).ceil() as u32 };
+    let others = (1..=radius).map(|i| (-0.5 * (f64::from(i) / sigma).powi(2)).exp()).sum::<f64>();
+    1.0 / (1.0 + 2.0 * others)
+}
+
+/// How much two neighbours may differ behind a filter: by less than 255 times its largest tap, and rounding adds 1.
+fn largest_step(largest_tap: f64) -> u8 {
+    ((255.0 * largest_tap).ceil() + 1.0).min(255.0) as u8
 }
 
 /// Whether at least a quarter of a block's pixels differ from the original, or the others have no detail: they may have the

@@ -61,7 +61,7 @@ pub fn report(played: &Played, options: &Options) -> String {
         ("faces", "")
     };
     format!(
-        "{} frames with {} {what}; each was covered in its frame, by a detector that looked at {analyzed} frames{advice}\n{}",
+        "checked {} frames with {} {what}; each was covered in its frame, by a detector that looked at {analyzed} frames{advice}\n{}",
         coverage.frames,
         coverage.marked,
         coverage.changed()

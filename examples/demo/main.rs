@@ -45,13 +45,14 @@ fn main() -> ExitCode {
     ExitCode::from(code)
 }
 
-/// Blurs the whole picture. The generated clip is a landscape.
+/// Blurs the whole picture. The generated clip is a landscape, whose blurred frames are checked.
 fn whole_frames(options: &Options) -> Chain {
+    let (is_generated, largest) = (!options.camera, coverage::largest_tap(options.sigma, options.kernel_size));
     Chain {
         elements: "cudagaussblur name=blur".into(),
         first: "blur",
         last: "blur",
-        feed: (!options.camera).then(|| -> Feed {
+        feed: is_generated.then(|| -> Feed {
             Box::new(|source| {
                 let scene = Scene::new();
                 feed(source, gst_video::VideoFormat::Rgbx, (WIDTH, HEIGHT), move |frame| {
@@ -61,7 +62,12 @@ fn whole_frames(options: &Options) -> Chain {
                 });
             })
         }),
-        check: Box::new(|_, _| 0),
+        check: Box::new(move |pair, coverage| {
+            if is_generated {
+                coverage.check_blur(pair, largest);
+            }
+            0
+        }),
     }
 }
 
@@ -91,7 +97,13 @@ fn run(options: &Options) -> Result<(), Box<dyn Error>> {
             let blurred = count("frames")? - count("frames-passthrough")?;
             let (backend, kernel) = (&played.backend, played.stats.get::<&str>("kernel")?);
             let time = count("kernel-mean-ns")? as f64 / 1e6;
-            Ok(format!("{blurred} frames blurred on {backend}, kernel {kernel}\n{time:.2} ms per frame in the blur"))
+            let checked = match coverage.marked {
+                0 => String::new(),
+                checked => format!("checked {checked} frames; no edge is sharper than the Gaussian can leave it\n"),
+            };
+            Ok(format!(
+                "{checked}{blurred} frames blurred on {backend}, kernel {kernel}\n{time:.2} ms per frame in the blur"
+            ))
         }
         Job::Regions => Ok(regions::report(coverage)),
         Job::Faces => Ok(faces::report(&played, options)),

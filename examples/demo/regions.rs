@@ -68,7 +68,7 @@ fn draw(scene: &Scene, frame: usize) -> gst::Buffer {
 /// The report, after all frames passed the check.
 pub fn report(coverage: &Coverage) -> String {
     format!(
-        "{} frames with {} marked places; each was covered in its frame: a balloon by blur, a boat by mosaic, a clock by fill\n\
+        "checked {} frames with {} marked places; each was covered in its frame: a balloon by blur, a boat by mosaic, a clock by fill\n\
          in {} frames the boat had no box, and was covered where it was predicted\n\
          {}",
         coverage.frames,

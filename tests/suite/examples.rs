@@ -219,7 +219,7 @@ fn c_example(workspace: &Workspace) -> Command {
 fn demo_covers_marked_places() {
     let workspace = Workspace::new("regions");
     workspace.says(
-        "demo --regions --backend=cpu => 180 frames with 540 marked places; each was covered in its frame…\
+        "demo --regions --backend=cpu => checked 180 frames with 540 marked places; each was covered in its frame…\
          in 18 frames the boat had no box, and was covered where it was predicted…\
          regions.png: the frame at 3.0 s, in the middle of the clip",
     );
@@ -235,7 +235,7 @@ fn demo_covers_faces_in_every_frame_though_the_detector_looks_at_few() {
         return;
     }
     workspace.says(
-        "demo --faces --cover=fill --backend=cpu => 180 frames with 180 faces; each was covered in its frame, by a detector \
+        "demo --faces --cover=fill --backend=cpu => checked 180 frames with 180 faces; each was covered in its frame, by a detector \
          that looked at 36 frames…faces.png: the frame at 3.0 s, with the most faces",
     );
     assert_eq!(workspace.files("demo-out"), ["faces.mp4", "faces.png"]);
