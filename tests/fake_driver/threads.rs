@@ -96,6 +96,10 @@ fn stress(properties: &str, frames: u32, seed: u64) {
                 let frame_buffer = buffer.make_mut();
                 frame_buffer.set_pts(video::FRAME * frame);
                 VideoRegionOfInterestMeta::add(frame_buffer, "face", FACE.into());
+                // A flush takes the segment away.
+                if src.sticky_event::<gst::event::Segment>(0).is_none() {
+                    src.push_event(gst::event::Segment::new(&gst::FormattedSegment::<gst::ClockTime>::new()));
+                }
                 // It was flushed, or is stopped.
                 if src.push(buffer).is_err() {
                     std::thread::sleep(Duration::from_millis(1));
