@@ -1,5 +1,5 @@
-//! What the shell scripts rely on: how scripts/setup gets Rust on systems that this machine is not, and that no pipe has a
-//! reader that ends before its writer.
+//! What the shell scripts rely on: how scripts/setup gets Rust on systems that this machine is not, what scripts/test says at its
+//! end, and that no pipe has a reader that ends before its writer.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -14,9 +14,11 @@ struct Machine(PathBuf);
 /// The name of a program, and shell code in its place.
 type StandIn<'a> = (&'a str, &'a str);
 
-/// What scripts/setup needs of a system beside apt, rustup and cargo.
-const TOOLS: [&str; 12] =
-    ["bash", "cat", "chmod", "comm", "cut", "dirname", "env", "grep", "mkdir", "sed", "sh", "sort"];
+/// What scripts/setup and scripts/test need of a system beside apt, rustup and cargo.
+const TOOLS: [&str; 16] = [
+    "awk", "bash", "cat", "chmod", "comm", "cut", "dirname", "env", "grep", "mkdir", "mktemp", "rm", "sed", "sh",
+    "sort", "tee",
+];
 
 impl Machine {
     /// A machine with all packages and these programs.
@@ -48,10 +50,13 @@ impl Machine {
 
     /// Sources scripts/setup as the other scripts do, then starts its cargo.
     fn set_up(&self) -> Output {
+        self.bash(["-euo", "pipefail", "-c", ". \"$1/scripts/setup\"; cargo --version", "_", ROOT])
+    }
+
+    fn bash<const N: usize>(&self, arguments: [&str; N]) -> Output {
         let mut command = Command::new(self.0.join("tools/bash"));
-        command.args(["-euo", "pipefail", "-c", ". \"$1/scripts/setup\"; cargo --version", "_", ROOT]);
         command.env_clear().env("PATH", self.0.join("tools")).env("HOME", &self.0).env("MACHINE", &self.0);
-        command.output().unwrap()
+        command.args(arguments).output().unwrap()
     }
 }
 
@@ -128,6 +133,93 @@ fn setup_gets_rust_from_the_archive_or_from_the_network_or_says_what_it_needs() 
         assert_eq!(status.code(), Some(i32::from(said == CANNOT)), "{name}");
         let is_new = stdout.starts_with("cargo 9.") || stdout.starts_with("cargo 1.99");
         assert!(is_new || said == CANNOT, "{name}: {stdout}");
+    }
+}
+
+/// What cargo prints of a program that passes, of one with failed tests, of which one prints the output of another program, of one
+/// that crashes, and of examples in the documentation.
+const PASSES: &str = "     Running unittests src/lib.rs (target/debug/deps/blur-1)
+
+running 3 tests
+test result: ok. 2 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.00s
+
+";
+const FAILS_TESTS: &str = "     Running tests/suite/main.rs (target/debug/deps/suite-1)
+
+running 3 tests
+test hide::one ... FAILED
+
+failures:
+
+---- hide::one stdout ----
+failures:
+    of_the_child
+
+test result: FAILED. 7 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s
+
+---- two ----
+too few
+
+
+failures:
+    hide::one
+    two
+
+test result: FAILED. 10 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.74s
+
+error: test failed, to rerun pass `--test suite`
+";
+const CRASHES: &str = "     Running tests/jit.rs (target/debug/deps/jit-1)
+
+running 1 test
+error: test failed, to rerun pass `--test jit`
+
+Caused by:
+  process didn't exit successfully: `target/debug/deps/jit-1` (signal: 6, SIGABRT: process abort signal)
+";
+const FAILS_EXAMPLES: &str = "   Doc-tests blur
+
+running 1 test
+failures:
+    src/lib.rs - blur (line 1)
+
+test result: FAILED. 0 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; finished in 1.06s
+
+error: doctest failed, to rerun pass `--doc`
+";
+
+#[test]
+fn test_runs_all_programs_and_ends_with_what_failed() {
+    for (outputs, status, end) in [
+        ([PASSES, ""], 0, "scripts/test: 1 test programs, 0 of them failed; tests: 2 passed, 0 failed, 1 ignored\n"),
+        (
+            [FAILS_TESTS, PASSES],
+            101,
+            "scripts/test: 2 test programs, 1 of them failed; tests: 12 passed, 2 failed, 1 ignored\n\
+             These commands repeat what failed:\n    scripts/test --test suite -- --exact 'hide::one'\n    \
+             scripts/test --test suite -- --exact 'two'\n",
+        ),
+        (
+            [CRASHES, FAILS_EXAMPLES],
+            101,
+            "scripts/test: 2 test programs, 2 of them failed; tests: 0 passed, 1 failed, 0 ignored\n\
+             These commands repeat what failed:\n    scripts/test --test jit\n    \
+             scripts/test --doc -- --exact 'src/lib.rs - blur (line 1)'\n",
+        ),
+    ] {
+        let output = outputs.concat();
+        let machine = Machine::new("test", &[("cargo", &format!("cat <<'END'\n{output}END\nexit {status}"))]);
+        // Beside it are scripts that install nothing.
+        let scripts = machine.0.join("scripts");
+        fs::create_dir(&scripts).unwrap();
+        ["setup", "models"].into_iter().for_each(|name| fs::write(scripts.join(name), "").unwrap());
+        let script = scripts.join("test");
+        fs::copy(Path::new(ROOT).join("scripts/test"), &script).unwrap();
+        let Output { status: ended, stdout, .. } = machine.bash([script.to_str().unwrap(), "--test", "a b"]);
+        assert_eq!(String::from_utf8(stdout).unwrap(), output + end);
+        assert_eq!(ended.code(), Some(status));
+        let log = fs::read_to_string(machine.0.join("log")).unwrap();
+        assert_eq!(log, "cargo test --locked --no-fail-fast --test a b\n");
     }
 }
 
