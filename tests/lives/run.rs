@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, Once};
+use std::thread::{self, ThreadId};
 
 use gst::prelude::*;
 use gst_controller::prelude::*;
@@ -89,6 +90,7 @@ pub fn run(steps: &[Step], surroundings: &Surroundings, totals: &mut Totals) -> 
         }
         // Its messages refer to the element.
         life.bus.set_flushing(true);
+        life.posted.lock().unwrap().clear();
         drop((life.harness, life.inside, life.out, life.element));
         result.and_then(|()| match weak.upgrade() {
             Some(_) => fail("the element is leaked", ""),
@@ -115,10 +117,12 @@ pub fn run(steps: &[Step], surroundings: &Surroundings, totals: &mut Totals) -> 
     Ok(())
 }
 
-/// The messages of the element.
+/// The messages that the element has posted where this thread has called it, without those of its timer about a frame that leaves
+/// meanwhile.
 #[derive(Default)]
 struct Messages {
     errors: Vec<String>,
+    errors_of_timer: Vec<String>,
     warnings: Vec<String>,
     /// A frame was dropped because it is late.
     is_late: bool,
@@ -141,6 +145,8 @@ struct Life<'a> {
     element: gst::Element,
     harness: gst_check::Harness,
     bus: gst::Bus,
+    /// What the element has posted since the messages were read, and in which thread.
+    posted: Arc<Mutex<Vec<(ThreadId, gst::Message)>>>,
     out: Arc<Mutex<Vec<Out>>>,
     downstream: Arc<Mutex<Downstream>>,
     /// The caps that [`Step::Memory`] asks for, and those that downstream takes.
@@ -179,6 +185,12 @@ impl<'a> Life<'a> {
         let element = video::element("");
         context.iter().for_each(|context| element.set_context(&context.shared()));
         let bus = video::bus_of(&element);
+        let posted: Arc<Mutex<Vec<_>>> = Arc::default();
+        let posted_to_bus = Arc::clone(&posted);
+        bus.set_sync_handler(move |_, message| {
+            posted_to_bus.lock().unwrap().push((thread::current().id(), message.clone()));
+            gst::BusSyncReply::Drop
+        });
         let mut harness = gst_check::Harness::with_element(&element, Some("sink"), Some("src"));
         harness.set_drop_buffers(true);
         // The harness has started it.
@@ -189,6 +201,7 @@ impl<'a> Life<'a> {
             element,
             harness,
             bus,
+            posted,
             out,
             downstream,
             memory: ["ANY"; 2],
@@ -303,19 +316,22 @@ impl<'a> Life<'a> {
         }
     }
 
-    /// What is on the bus.
+    /// What the element has posted since the last call.
     fn messages(&mut self) -> Messages {
         let mut messages = Messages::default();
-        while let Some(message) = self.bus.pop() {
+        let posted = std::mem::take(&mut *self.posted.lock().unwrap());
+        for (thread, message) in posted {
+            let is_own = thread == thread::current().id();
             match message.view() {
-                gst::MessageView::Error(error) => messages.errors.push(error.error().to_string()),
-                gst::MessageView::Warning(warning) => messages.warnings.push(warning.error().to_string()),
+                gst::MessageView::Error(error) if is_own => messages.errors.push(error.error().to_string()),
+                gst::MessageView::Error(error) => messages.errors_of_timer.push(error.error().to_string()),
+                gst::MessageView::Warning(warning) if is_own => messages.warnings.push(warning.error().to_string()),
                 gst::MessageView::Qos(_) => messages.is_late = true,
                 gst::MessageView::Element(element) => self.said.push_back(Said::read(element.structure().unwrap())),
                 _ => (),
             }
         }
-        self.errors += messages.errors.len();
+        self.errors += messages.errors.len() + messages.errors_of_timer.len();
         messages
     }
 
@@ -562,7 +578,8 @@ impl<'a> Life<'a> {
         let pending = Pending { number: self.frames, moment, demand, picture, said: None, is_readable, shared };
         self.judge.note(&pending);
         let rate = pending.info.fps();
-        let Messages { errors, is_late, .. } = self.messages();
+        let Messages { mut errors, errors_of_timer, is_late, .. } = self.messages();
+        errors.extend(errors_of_timer);
         if is_late {
             if errors.len() == 1 {
                 // A frame before it failed in a drain, and the base class dropped this one.
@@ -675,7 +692,8 @@ impl<'a> Life<'a> {
 
     /// As [`Life::all_are_out`]; returns the other errors.
     fn settle(&mut self) -> Result<Vec<String>, Failure> {
-        let mut errors = self.messages().errors;
+        let Messages { mut errors, errors_of_timer, .. } = self.messages();
+        errors.extend(errors_of_timer);
         let had_failed = self.has_failed;
         self.collect()?;
         self.skip_dropped(0)?;
