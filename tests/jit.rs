@@ -33,15 +33,18 @@ static LINES: Mutex<Vec<(Level, String)>> = Mutex::new(Vec::new());
 /// A test in a child process: its name, its function, and environment variables that configure the fake NVRTC.
 type Test = (&'static str, fn(&Compiler), &'static str);
 
+/// Each compilation ends when the test says so.
+const WAITS: &str = "FAKE_NVRTC_WAITS=1";
+
 const TESTS: [Test; 11] = [
-    ("unchanged_settings_get_a_specialised_kernel_without_delaying_frames", swap, "FAKE_NVRTC_MS=2000"),
+    ("unchanged_settings_get_a_specialised_kernel_without_delaying_frames", swap, WAITS),
     ("sweeping_sigma_compiles_only_the_final_kernel", sweep, ""),
-    ("two_engines_with_equal_settings_cause_one_compilation", two_engines, "FAKE_NVRTC_MS=1500"),
-    ("stopping_does_not_wait_for_the_compiler", stop, "FAKE_NVRTC_MS=6000"),
-    ("the_last_engine_waits_for_the_kernels_of_other_devices", two_devices, "FAKE_NVRTC_MS=1000"),
+    ("two_engines_with_equal_settings_cause_one_compilation", two_engines, WAITS),
+    ("stopping_does_not_wait_for_the_compiler", stop, WAITS),
+    ("the_last_engine_waits_for_the_kernels_of_other_devices", two_devices, WAITS),
     ("copies_and_covers_without_a_blur_leave_the_kernels_alone", without_blur, ""),
     ("kernels_that_do_not_gain_are_not_compiled", not_specialised, ""),
-    ("long_radii_get_a_kernel_for_tensor_cores", long_radii, "FAKE_NVRTC_MS=2000"),
+    ("long_radii_get_a_kernel_for_tensor_cores", long_radii, WAITS),
     ("bands_of_several_planes_are_specialised", bands, ""),
     ("log_sink_that_waits_for_other_engines_stops_nothing", waiting_sink, ""),
     ("kernel_without_memory_is_compiled_again_after_a_while", out_of_memory, ""),
@@ -175,7 +178,7 @@ fn check_outcome(level: Level, words: &str) {
     };
     for mut engine in [engine(), engine()] {
         for sigma in [1.0, 2.0] {
-            assert_eq!(frames(&mut engine, &case(sigma, 4), limit, is_specialised).1, level == Debug);
+            assert_eq!(frames(&mut engine, &case(sigma, 4), limit, is_specialised), level == Debug);
         }
     }
     let all = LINES.lock().unwrap().clone();
@@ -192,6 +195,25 @@ struct Compiler {
 impl Compiler {
     fn compilations(&self) -> i32 {
         call!(self.nvrtc.as_ref().unwrap(), fake_compilations() -> i32)
+    }
+
+    /// Compilations that have ended.
+    fn finished(&self) -> i32 {
+        call!(self.nvrtc.as_ref().unwrap(), fake_finished() -> i32)
+    }
+
+    /// Lets one more compilation end.
+    fn finish(&self) {
+        call!(self.nvrtc.as_ref().unwrap(), fake_finish() -> ());
+    }
+
+    /// Blurs frames until one more kernel is being compiled, and some more, which do not wait for the compiler.
+    fn begins(&self, engine: &mut Engine, case: &Case) {
+        let compilations = self.compilations();
+        assert!(frames(engine, case, LONG, |_| self.compilations() > compilations), "no compilation in the background");
+        (0..20).for_each(|_| _ = case.check_engine(engine));
+        assert!(self.finished() == compilations, "frames wait for the compiler");
+        assert!(engine.stats().jit.compiling && !is_specialised(engine));
     }
 }
 
@@ -217,21 +239,18 @@ fn large() -> Case {
     Case::of(9.0, 51, PlaneLayout::new(40, 8, 1, 16), [3, 0], Content::Noise)
 }
 
-/// Blurs a frame every few milliseconds, each compared with the oracle, until `done` or for the time `limit`. Returns
-/// the longest time of a frame, and whether it ended by `done`.
-fn frames(engine: &mut Engine, case: &Case, limit: Duration, done: impl Fn(&Engine) -> bool) -> (Duration, bool) {
+/// Blurs a frame every few milliseconds, each compared with the oracle, until `done` or for the time `limit`. Returns whether it
+/// ended by `done`.
+fn frames(engine: &mut Engine, case: &Case, limit: Duration, done: impl Fn(&Engine) -> bool) -> bool {
     let begun = Instant::now();
-    let mut longest = Duration::ZERO;
     while begun.elapsed() < limit {
-        let frame = Instant::now();
         case.check_engine(engine);
-        longest = longest.max(frame.elapsed());
         if done(engine) {
-            return (longest, true);
+            return true;
         }
         std::thread::sleep(Duration::from_millis(5));
     }
-    (longest, false)
+    false
 }
 
 fn is_specialised(engine: &Engine) -> bool {
@@ -239,8 +258,9 @@ fn is_specialised(engine: &Engine) -> bool {
 }
 
 /// A limit that is only reached if a test fails.
-const LONG: Duration = Duration::from_secs(20);
-/// Longer than settings have to stay unchanged before a kernel is compiled for them.
+const LONG: Duration = Duration::from_secs(60);
+/// As long as settings have to stay unchanged before a kernel is compiled for them, and longer.
+const STEADY: Duration = Duration::from_millis(250);
 const A_WHILE: Duration = Duration::from_millis(800);
 
 /// The number of log lines of this level that contain these words.
@@ -251,8 +271,8 @@ fn lines(level: Level, words: &str) -> usize {
 fn swap(compiler: &Compiler) {
     let mut engine = engine();
     let case = case(2.0, 4);
-    let (_, compiling) = frames(&mut engine, &case, LONG, |engine| engine.stats().jit.compiling);
-    assert!(compiling && !is_specialised(&engine), "no compilation in the background");
+    compiler.begins(&mut engine, &case);
+    let begun = Instant::now();
     // Frames on the device repeat what was recorded for the first, until the kernel is ready.
     let mut on_device = self::engine();
     let check_on_device = |engine: &mut Engine, sigma: f64| {
@@ -262,14 +282,14 @@ fn swap(compiler: &Compiler) {
     };
     check_on_device(&mut on_device, 2.0);
     assert!(!is_specialised(&on_device));
-    // The compiler takes 2 s; a frame takes a few ms.
-    let (longest, special) = frames(&mut engine, &case, LONG, is_specialised);
-    assert!(special && longest < Duration::from_millis(1500), "a frame took {longest:?} during the compilation");
+    let waited = begun.elapsed();
+    compiler.finish();
+    assert!(frames(&mut engine, &case, LONG, is_specialised));
     frames(&mut engine, &case, Duration::from_millis(100), |_| false);
     assert!(is_specialised(&engine));
     let took = engine.stats().jit.last.expect("a kernel was compiled");
-    assert!(took >= Duration::from_secs(2), "{took:?}");
-    assert!(!engine.stats().jit.compiling);
+    assert!(took >= waited, "{took:?}");
+    assert!(frames(&mut engine, &case, LONG, |engine| !engine.stats().jit.compiling));
     let nvrtc = compiler.nvrtc.as_ref().unwrap();
     let threads = (call!(nvrtc, fake_compile_thread() -> i32), call!(nvrtc, fake_this_thread() -> i32));
     assert_ne!(threads.0, threads.1, "compiled on the thread that blurs");
@@ -293,7 +313,7 @@ fn swap(compiler: &Compiler) {
 }
 
 /// Whether the sink waits for other engines.
-static WAITS: AtomicBool = AtomicBool::new(false);
+static SINK_WAITS: AtomicBool = AtomicBool::new(false);
 /// The lines for which it has waited, and whether the engines were done in time.
 static WAITED: Mutex<Vec<(String, bool)>> = Mutex::new(Vec::new());
 
@@ -301,7 +321,7 @@ static WAITED: Mutex<Vec<(String, bool)>> = Mutex::new(Vec::new());
 /// and blurs a frame on it; and if NVRTC was opened, it compiles a kernel on another device.
 fn wait_for_engines(line: &str) {
     thread_local!(static IS_WAITED_FOR: Cell<bool> = const { Cell::new(false) });
-    if !WAITS.load(Ordering::SeqCst) || IS_WAITED_FOR.get() {
+    if !SINK_WAITS.load(Ordering::SeqCst) || IS_WAITED_FOR.get() {
         return;
     }
     let (done, is_done) = mpsc::channel();
@@ -313,14 +333,14 @@ fn wait_for_engines(line: &str) {
         assert!(!opens_nvrtc || frames(&mut engine_on(1), &case(2.0, 4), LONG, is_specialised).1);
         done.send(())
     });
-    let is_in_time = is_done.recv_timeout(Duration::from_secs(5)).is_ok();
+    let is_in_time = is_done.recv_timeout(LONG).is_ok();
     WAITED.lock().unwrap().push((line.to_owned(), is_in_time));
 }
 
 /// Nothing is locked, and no cell is being initialised, while a line is logged.
 fn waiting_sink(compiler: &Compiler) {
     compiler.driver.set_devices(2, (9, 0), (13, 0));
-    WAITS.store(true, Ordering::SeqCst);
+    SINK_WAITS.store(true, Ordering::SeqCst);
     let mut words = vec!["loaded in", "compiles specialised kernels", "has compiled kernels", "none are compiled"];
     if cfg!(feature = "cubins") {
         compiler.driver.fail_times("cuModuleLoadData", 0, 1, NO_BINARY_FOR_GPU);
@@ -351,30 +371,48 @@ fn out_of_memory(compiler: &Compiler) {
 
 fn sweep(compiler: &Compiler) {
     let mut engine = engine();
-    let begun = Instant::now();
-    while begun.elapsed() < A_WHILE {
-        // Two frames per σ.
-        for sigma in (4..44).map(|i| f64::from(i / 2) / 4.0) {
-            case(sigma, 4).check_engine(&mut engine);
-            std::thread::sleep(Duration::from_millis(3));
+    let idle = |engine: &mut Engine| assert!(frames(engine, &large(), LONG, |engine| !engine.stats().jit.compiling));
+    // Where the system keeps this process from running, settings can stay unchanged for too long: the sweep is repeated.
+    let mut is_interrupted = true;
+    while is_interrupted {
+        idle(&mut engine);
+        let (begun, before) = (Instant::now(), compiler.compilations());
+        is_interrupted = false;
+        while begun.elapsed() < A_WHILE {
+            // Two frames per σ, each of which has another radius.
+            for sigma in (1..9).map(|i| f64::from(i) / 2.0) {
+                let since = Instant::now();
+                for _ in 0..2 {
+                    case(sigma, 4).check_engine(&mut engine);
+                    std::thread::sleep(Duration::from_millis(3));
+                }
+                is_interrupted |= since.elapsed() >= STEADY;
+            }
         }
+        idle(&mut engine);
+        assert!(is_interrupted || compiler.compilations() == before, "compiled during a sweep");
     }
-    assert_eq!(compiler.compilations(), 0, "compiled during a sweep");
-    assert!(frames(&mut engine, &case(2.0, 4), LONG, is_specialised).1);
-    assert_eq!(compiler.compilations(), 1);
+    let before = compiler.compilations();
+    assert!(frames(&mut engine, &case(5.0, 4), LONG, is_specialised));
+    assert_eq!(compiler.compilations(), before + 1);
 }
 
 fn two_engines(compiler: &Compiler) {
     let mut engines = [engine(), engine()];
     // The compiler is busy for a third engine, so that both requests wait in the queue.
     let mut first = engine();
-    assert!(frames(&mut first, &case(2.0, 3), LONG, |engine| engine.stats().jit.compiling).1);
-    std::thread::scope(|scope| {
-        for engine in &mut engines {
-            scope.spawn(|| assert!(frames(engine, &case(1.0, 3), LONG, is_specialised).1));
-        }
-    });
-    frames(&mut first, &large(), A_WHILE, |engine| !engine.stats().jit.compiling);
+    compiler.begins(&mut first, &case(2.0, 3));
+    let together = |engines: &mut [Engine], limit, is_ready| {
+        std::thread::scope(|scope| {
+            for engine in engines {
+                scope.spawn(move || assert_eq!(frames(engine, &case(1.0, 3), limit, is_specialised), is_ready));
+            }
+        });
+    };
+    together(&mut engines, A_WHILE, false);
+    (0..2).for_each(|_| compiler.finish());
+    together(&mut engines, LONG, true);
+    assert!(frames(&mut first, &large(), LONG, |engine| !engine.stats().jit.compiling));
     assert_eq!(compiler.compilations(), 2);
 }
 
@@ -382,34 +420,38 @@ fn stop(compiler: &Compiler) {
     let mut last = engine();
     let mut engines = [engine(), engine()];
     // The first engine's kernel is being compiled, the second engine's request waits in the queue.
-    assert!(frames(&mut engines[0], &case(1.0, 4), LONG, |engine| engine.stats().jit.compiling).1);
+    compiler.begins(&mut engines[0], &case(1.0, 4));
     frames(&mut engines[1], &case(2.0, 4), A_WHILE, |_| false);
     assert_eq!(compiler.compilations(), 1);
-    let begun = Instant::now();
     drop(engines);
-    // The compiler takes 6 s.
-    assert!(begun.elapsed() < Duration::from_millis(1500), "stopping took {:?}", begun.elapsed());
-    assert!(frames(&mut last, &large(), LONG, |engine| !engine.stats().jit.compiling).1);
+    assert_eq!(compiler.finished(), 0, "stopping waits for the compiler");
+    compiler.finish();
+    assert!(frames(&mut last, &large(), LONG, |engine| !engine.stats().jit.compiling));
     assert_eq!(compiler.compilations(), 1, "compiled for an engine that was dropped");
     // The last engine waits for the compiler, because NVRTC crashes if the process ends during a compilation, but only
     // for a limited time.
-    assert!(frames(&mut last, &case(3.0, 4), LONG, |_| compiler.compilations() == 2).1);
+    compiler.begins(&mut last, &case(3.0, 4));
     let begun = Instant::now();
     drop(last);
-    let took = begun.elapsed();
-    let is_limited = took > Duration::from_secs(4) && took < Duration::from_millis(5900);
-    assert!(is_limited, "the last engine stopped after {took:?}");
+    assert!(begun.elapsed() > Duration::from_secs(4), "the last engine does not wait for the compiler");
+    assert_eq!(compiler.finished(), 1, "the last engine waits for the compiler without a limit");
 }
 
 fn two_devices(compiler: &Compiler) {
     compiler.driver.set_devices(2, (9, 0), (13, 0));
     let [mut first, last] = [0, 1].map(engine_on);
     let is_compiling = || process::open(0).unwrap().jit.status().compiling;
-    assert!(frames(&mut first, &case(2.0, 4), LONG, |_| compiler.compilations() == 1).1);
+    compiler.begins(&mut first, &case(2.0, 4));
     drop(first);
     assert!(is_compiling(), "an engine that is not the last one waits");
-    drop(last);
-    assert!(!is_compiling(), "the process can end while a kernel is compiled");
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(Duration::from_millis(300));
+            compiler.finish();
+        });
+        drop(last);
+        assert!(!is_compiling(), "the process can end while a kernel is compiled");
+    });
 }
 
 /// Frames that are copied before their regions are blurred get a specialised kernel as others do, and what neither copies nor
@@ -454,8 +496,9 @@ fn long_radii(compiler: &Compiler) {
     let layout = PlaneLayout::new(33, 70, 4, 8);
     let of_size = |size| Case::of(f64::from(size) / 6.0, size, layout, [3, 0], Content::Noise);
     let mut engine = on_tensor_cores();
-    let (longest, ready) = frames(&mut engine, &of_size(127), LONG, is_specialised);
-    assert!(ready && longest < Duration::from_millis(1500), "a frame took {longest:?}");
+    compiler.begins(&mut engine, &of_size(127));
+    compiler.finish();
+    assert!(frames(&mut engine, &of_size(127), LONG, is_specialised));
     let Stats { frames_cuda, kernel_since, .. } = engine.stats();
     assert!(kernel_since > 0 && kernel_since == frames_cuda - 1, "{kernel_since} of {frames_cuda} frames");
     assert_eq!(lines(Debug, &format!("blurring with the kernels special-sm_90 after {kernel_since} frames")), 1);
@@ -491,5 +534,5 @@ fn bands(_: &Compiler) {
     let case = Case { planes, ..case(2.0, 4) };
     let engine = CudaEngine::with_kernels(0, Image::Portable, PassStrategy::Best).unwrap();
     let mut engine = Engine::with_cuda(engine.with_bands(3));
-    assert!(frames(&mut engine, &case, LONG, is_specialised).1);
+    assert!(frames(&mut engine, &case, LONG, is_specialised));
 }

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MPL-2.0
-// A fake NVRTC, for tests on machines without it. A compilation takes a set time, fails if told to, and yields an image
-// that the fake CUDA driver (libcuda.cpp) loads. tests/jit.rs controls it through environment variables: FAKE_NVRTC_MS
-// (time of a compilation, ms), FAKE_NVRTC_STATUS (its nvrtcResult), FAKE_NVRTC_VERSION (major * 100 + minor),
-// FAKE_NVRTC_NEWEST (the newest architecture it supports) and FAKE_NVRTC_FAIL (the function whose calls fail).
+// A fake NVRTC, for tests on machines without it. A compilation waits or fails if told to, and yields an image that the
+// fake CUDA driver (libcuda.cpp) loads. tests/jit.rs controls it through environment variables: FAKE_NVRTC_WAITS (if it is
+// set, every compilation waits for a call of fake_finish), FAKE_NVRTC_STATUS (the nvrtcResult of a compilation),
+// FAKE_NVRTC_VERSION (major * 100 + minor), FAKE_NVRTC_NEWEST (the newest architecture it supports) and FAKE_NVRTC_FAIL
+// (the function whose calls fail).
 #include "cuda_names.h"
 
+#include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
@@ -26,8 +28,10 @@ int environment_number(const char* variable, int otherwise) {
 // Tells threads apart.
 int this_thread() { return static_cast<int>(std::hash<std::thread::id>()(std::this_thread::get_id())); }
 
-// Compilations so far, and the thread of the last one.
-int compilations = 0, compile_thread = 0;
+// Compilations so far, those that have ended and those that may end, and the thread of the last one.
+std::atomic<int> compilations = 0, finished = 0, allowed = 0, compile_thread = 0;
+// Only reached if a test fails: it waits for the compiler, which waits for the test.
+const auto LONGEST_WAIT = std::chrono::minutes(2);
 const std::string LOG = "log of the fake NVRTC";
 
 bool is_failing(const char* function) {
@@ -44,6 +48,8 @@ bool is_failing(const char* function) {
 extern "C" {
 
 int fake_compilations() { return compilations; }
+int fake_finished() { return finished; }
+void fake_finish() { allowed++; }
 int fake_compile_thread() { return compile_thread; }
 int fake_this_thread() { return this_thread(); }
 
@@ -82,9 +88,12 @@ int nvrtcDestroyProgram(Program** program) {
 }
 int nvrtcCompileProgram(Program* program, int count, const char** options) {
   ENTER();
-  compilations++;
   compile_thread = this_thread();
-  std::this_thread::sleep_for(std::chrono::milliseconds(environment_number("FAKE_NVRTC_MS", 20)));
+  const int number = ++compilations;
+  const auto begun = std::chrono::steady_clock::now();
+  while (std::getenv("FAKE_NVRTC_WAITS") && allowed < number && std::chrono::steady_clock::now() < begun + LONGEST_WAIT)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  finished++;
   std::string target, family, tiles;
   bool has_radii = false;
   for (int i = 0; i < count; i++) {
