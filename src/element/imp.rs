@@ -103,10 +103,13 @@ impl ObjectImpl for SharedState {
         element.set_gap_aware(true);
         let weak = element.downgrade();
         self.release.on_due(move || {
-            if let Some(element) = weak.upgrade() {
-                let _floats = DefaultFloats::set();
-                streaming::release(element.imp());
-            }
+            let Some(element) = weak.upgrade() else { return true };
+            let _floats = DefaultFloats::set();
+            let forget = || {
+                element.imp().release.set_due(None);
+                true
+            };
+            element.imp().catch_panic(forget, streaming::release)
         });
     }
 

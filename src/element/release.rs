@@ -4,6 +4,7 @@
 
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 use std::{mem, process};
 
 use gst::prelude::*;
@@ -13,6 +14,9 @@ use crate::process::lock;
 /// By how much a frame leaves later than its latency, so that a later one that comes in time counts: half of what sinks allow for
 /// processing (`processing-deadline`).
 pub const DELAY: gst::ClockTime = gst::ClockTime::from_mseconds(10);
+
+/// The time after which the thread tries again to release frames while another thread works with the stream.
+const RETRY: Duration = Duration::from_millis(1);
 
 /// The clock of a pipeline that plays, and the time at which its running time is 0.
 #[derive(Debug, Clone)]
@@ -32,7 +36,7 @@ impl RunningClock {
 #[derive(Default)]
 pub struct ReleaseTimer {
     shared: Arc<Shared>,
-    release: OnceLock<Arc<dyn Fn() + Send + Sync>>,
+    release: OnceLock<Arc<dyn Fn() -> bool + Send + Sync>>,
     /// With the process that it belongs to: a fork of that process has no such thread.
     thread: Mutex<Option<(u32, JoinHandle<()>)>>,
 }
@@ -51,7 +55,8 @@ struct Next {
     due: Option<gst::ClockTime>,
     /// What the thread waits for.
     waits_for: Option<gst::SingleShotClockId>,
-    is_stopped: bool,
+    /// Stops so far. A thread that started before the latest one ends.
+    stops: u64,
 }
 
 impl Shared {
@@ -68,11 +73,11 @@ impl Shared {
         }
     }
 
-    /// Waits for the next release. `false` if the timer is stopped.
-    fn wait(&self) -> bool {
+    /// Waits for the next release. `false` if the timer was stopped after so many stops.
+    fn wait(&self, stops: u64) -> bool {
         let mut next = lock(&self.next);
         loop {
-            if next.is_stopped {
+            if next.stops != stops {
                 return false;
             }
             let time = next
@@ -114,19 +119,20 @@ impl ReleaseTimer {
         self.shared.change(|next| next.clock = clock);
     }
 
-    /// Sets what releases frames. It is called from the timer's thread.
-    pub fn on_due(&self, release: impl Fn() + Send + Sync + 'static) {
+    /// Sets what releases frames. It is called from the timer's thread, and again after [`RETRY`] if it returns `false`. It waits for no
+    /// lock that a caller of [`ReleaseTimer::stop`] may hold, because that caller waits for the thread.
+    pub fn on_due(&self, release: impl Fn() -> bool + Send + Sync + 'static) {
         self.release.get_or_init(|| Arc::new(release));
     }
 
     /// Sets the running time of the next release; `None` if there is nothing to release. The first one starts the thread.
     pub fn set_due(&self, due: Option<gst::ClockTime>) {
-        let (is_later, is_stopped) = {
+        let is_later = {
             let mut next = lock(&self.shared.next);
             // A wait for an earlier time goes on, and finds the later one when it ends.
             let is_later = next.due.is_some() == due.is_some() && due >= next.due;
             next.due = due;
-            (is_later, next.is_stopped)
+            is_later
         };
         if !is_later {
             self.shared.change(|_| ());
@@ -134,13 +140,14 @@ impl ReleaseTimer {
         let mut thread = lock(&self.thread);
         if due.is_some()
             && thread.as_ref().is_none_or(|(process, _)| *process != process::id())
-            && !is_stopped
             && let Some(release) = self.release.get().cloned()
         {
-            let shared = Arc::clone(&self.shared);
+            let (shared, stops) = (Arc::clone(&self.shared), lock(&self.shared.next).stops);
             let run = move || {
-                while shared.wait() {
-                    release();
+                while shared.wait(stops) {
+                    if !release() {
+                        thread::sleep(RETRY);
+                    }
                 }
             };
             let started = thread::Builder::new().name("cudagaussblur-release".to_owned()).spawn(run).ok();
@@ -149,16 +156,26 @@ impl ReleaseTimer {
         }
     }
 
-    /// Ends the thread. Called while no lock is held that `release` takes.
+    /// Ends the thread, and waits until it has ended. If this is the thread itself, because an application stops the element where it
+    /// pushes a frame, the thread ends when `release` returns.
     pub fn stop(&self) {
-        self.shared.change(|next| (next.due, next.is_stopped) = (None, true));
-        // Its last call may set another time.
-        let thread = lock(&self.thread).take();
+        let thread = {
+            let mut thread = lock(&self.thread);
+            self.shared.change(|next| (next.due, next.stops) = (None, next.stops + 1));
+            thread.take()
+        };
         match thread {
-            Some((process, thread)) if process == process::id() => _ = thread.join(),
-            other => mem::forget(other),
+            Some((process, thread)) if process != process::id() => mem::forget(thread),
+            Some((_, thread)) if thread.thread().id() != thread::current().id() => _ = thread.join(),
+            _ => (),
         }
-        self.shared.change(|next| next.is_stopped = false);
+    }
+}
+
+impl Drop for ReleaseTimer {
+    /// After a panic GStreamer's bindings do not stop the element.
+    fn drop(&mut self) {
+        self.stop();
     }
 }
 
@@ -166,16 +183,20 @@ impl ReleaseTimer {
 mod tests {
     use super::*;
 
-    /// It can start again, and no stop leaves a thread.
+    /// It can start again, and neither a stop nor its end leaves a thread.
     #[test]
     fn stopping_ends_the_thread() {
         let timer = ReleaseTimer::default();
-        timer.on_due(|| ());
+        timer.on_due(|| true);
         for _ in 0..20 {
             timer.set_due(Some(DELAY));
             assert_eq!(Arc::strong_count(&timer.shared), 2);
             timer.stop();
             assert_eq!(Arc::strong_count(&timer.shared), 1);
         }
+        timer.set_due(Some(DELAY));
+        let shared = Arc::clone(&timer.shared);
+        drop(timer);
+        assert_eq!(Arc::strong_count(&shared), 1);
     }
 }

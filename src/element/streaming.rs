@@ -194,12 +194,29 @@ pub fn check_flow(state: &SharedState) -> Result<(), gst::FlowError> {
     }
 }
 
-/// Pushes the frames of a live stream whose latency is over. Called by the thread of the timer.
-pub fn release(state: &SharedState) {
+/// Pushes the frames of a live stream whose latency is over. Called by the thread of the timer. `false` if another thread has the stream
+/// lock, because an application may stop the element in that thread, where the element pushes a frame. If the application stops and
+/// starts it in the timer's thread, the lock keeps frames of the new stream out until this returns.
+pub fn release(state: &SharedState) -> bool {
     let element = state.element();
-    let _streaming = element.sink_pad().stream_lock();
+    let Some(_streaming) = try_stream_lock(element.sink_pad()) else { return false };
     if let Some(now) = state.release.clock().and_then(|clock| clock.now()) {
         let _ = push(state, Due::Until(now), false);
+    }
+    true
+}
+
+/// The stream lock of a pad, unless another thread has it.
+fn try_stream_lock(pad: &gst::Pad) -> Option<gst::StreamLock<'_>> {
+    // SAFETY: the pad is live, and with it the recursive mutex, which is unlocked as often as it is locked here.
+    unsafe {
+        let mutex = &raw mut (*pad.as_ptr()).stream_rec_lock;
+        let is_free = gst::glib::ffi::g_rec_mutex_trylock(mutex) != gst::glib::ffi::GFALSE;
+        is_free.then(|| {
+            let lock = pad.stream_lock();
+            gst::glib::ffi::g_rec_mutex_unlock(mutex);
+            lock
+        })
     }
 }
 

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
 //! `look-ahead`: what frames that wait are covered by, what leaves in which order, and whose memory waits.
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 use gst::prelude::*;
 use gst_video::VideoFormat;
@@ -384,12 +386,12 @@ fn an_allocation_query_gives_buffers_back() {
     }
 }
 
-/// Waits for what another thread does.
+/// Waits for what another thread does. The limit is only reached if a test fails.
 #[track_caller]
-fn within_a_second(is_done: impl Fn() -> bool) {
-    let begin = std::time::Instant::now();
+fn wait_until(is_done: impl Fn() -> bool) {
+    let begin = Instant::now();
     while !is_done() {
-        assert!(begin.elapsed() < std::time::Duration::from_secs(1), "it does not happen");
+        assert!(begin.elapsed() < Duration::from_secs(60), "it does not happen");
         std::thread::yield_now();
     }
 }
@@ -427,7 +429,7 @@ fn frames_of_a_live_stream_leave_by_the_clock() {
             clock.set_time(id.time().max(clock.time()));
             clock.process_next_clock_id();
             let is_out = || stream.harness.buffers_in_queue() > 0;
-            within_a_second(|| is_out() || clock.peek_next_pending_id().is_some());
+            wait_until(|| is_out() || clock.peek_next_pending_id().is_some());
             times.extend(stream.outputs().iter().map(|_| clock.time()));
         }
         for (frame, time) in times.into_iter().enumerate() {
@@ -437,10 +439,10 @@ fn frames_of_a_live_stream_leave_by_the_clock() {
         // It goes on after it had nothing to wait for.
         clock.set_time(base + FRAME * 1000);
         stream.enter("frame@1000");
-        within_a_second(|| clock.peek_next_pending_id().is_some());
+        wait_until(|| clock.peek_next_pending_id().is_some());
         clock.set_time(clock.wait_for_next_pending_id().time());
         clock.process_next_clock_id();
-        within_a_second(|| stream.harness.buffers_in_queue() == 1);
+        wait_until(|| stream.harness.buffers_in_queue() == 1);
     }
 }
 
@@ -457,7 +459,7 @@ fn frames_of_a_live_stream_without_a_rate_leave_by_the_clock() {
             clock.set_time(base + FRAME * *frame + gst::ClockTime::SECOND);
             stream.enter(&format!("frame@{frame}"));
         }
-        within_a_second(|| {
+        wait_until(|| {
             clock.process_next_clock_id();
             clock.peek_next_pending_id().is_some_and(|id| id.time() == base + due)
         });
@@ -483,11 +485,14 @@ fn the_clock_releases_only_frames_of_a_live_stream_that_plays() {
             _ => (),
         }
         clock.set_time(clock.time() + gst::ClockTime::from_seconds(60));
-        std::thread::sleep(std::time::Duration::from_millis(20));
+        for _ in 0..20 {
+            clock.process_next_clock_id();
+            std::thread::sleep(Duration::from_millis(1));
+        }
         assert_eq!(stream.harness.buffers_received(), 0, "{case}");
         if case == "paused" {
             stream.element.set_state(gst::State::Playing).unwrap();
-            within_a_second(|| {
+            wait_until(|| {
                 clock.process_next_clock_id();
                 stream.harness.buffers_received() > 0
             });
@@ -495,4 +500,70 @@ fn the_clock_releases_only_frames_of_a_live_stream_that_plays() {
         // Stopping ends the thread, whatever it waits for.
         stream.element.set_state(gst::State::Null).unwrap();
     }
+}
+
+/// Downstream may stop the element where it pushes a frame, in the timer's thread and in upstream's while the timer has a frame to
+/// push too, and start it again. The new stream has a timer of its own.
+#[test]
+fn a_live_stream_can_be_restarted_where_it_pushes_a_frame() {
+    for is_of_timer in [true, false] {
+        // A stop that waits for ever must not be waited for.
+        let stream = std::thread::spawn(move || restart_where_a_frame_is_pushed(is_of_timer));
+        wait_until(|| stream.is_finished());
+        stream.join().unwrap();
+    }
+}
+
+fn restart_where_a_frame_is_pushed(is_of_timer: bool) {
+    let mut stream = Stream::gray("look-ahead=2");
+    let (clock, _) = play(&mut stream);
+    let is_live = |stream: &mut Stream| {
+        stream.harness.set_upstream_latency(FRAME);
+        stream.harness.query_latency();
+    };
+    is_live(&mut stream);
+    let (element, clock_of_probe) = (stream.element.downgrade(), clock.clone());
+    let (is_restarting, results) = (AtomicBool::new(false), Arc::new(OnceLock::new()));
+    let results_of_probe = Arc::clone(&results);
+    stream.element.static_pad("src").unwrap().add_probe(gst::PadProbeType::BUFFER, move |_, _| {
+        if is_restarting.swap(true, Ordering::Relaxed) {
+            return gst::PadProbeReturn::Ok;
+        }
+        if !is_of_timer {
+            // The timer's thread wants to push the next frame, which this one keeps it from.
+            wait_until(|| clock_of_probe.peek_next_pending_id().is_some());
+            clock_of_probe.set_time(clock_of_probe.time() + gst::ClockTime::SECOND);
+            clock_of_probe.process_next_clock_id();
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let element = element.upgrade().unwrap();
+        results_of_probe.set([gst::State::Null, gst::State::Playing].map(|state| element.set_state(state))).unwrap();
+        gst::PadProbeReturn::Drop
+    });
+    stream.enter("frame");
+    if is_of_timer {
+        clock.set_time(clock.wait_for_next_pending_id().time());
+        clock.process_next_clock_id();
+    } else {
+        stream.enter("frame*2");
+    }
+    wait_until(|| results.get().is_some());
+    assert_eq!(*results.get().unwrap(), [Ok(gst::StateChangeSuccess::Success); 2]);
+    stream.enter("stream-start caps segment");
+    is_live(&mut stream);
+    // Each frame leaves at its own time.
+    for frames in 1..4 {
+        stream.enter(&format!("frame@{}", 1000 * frames));
+        assert_eq!(stream.harness.buffers_received(), frames - 1);
+        wait_until(|| {
+            clock.process_next_clock_id();
+            clock.peek_next_pending_id().is_some_and(|id| id.time() > clock.time())
+        });
+        assert_eq!(stream.harness.buffers_received(), frames - 1);
+        clock.set_time(clock.wait_for_next_pending_id().time());
+        clock.process_next_clock_id();
+        wait_until(|| stream.harness.buffers_received() == frames);
+    }
+    stream.element.set_state(gst::State::Null).unwrap();
+    assert_eq!(stream.harness.buffers_received(), 3);
 }
