@@ -117,7 +117,7 @@ fn seeks() {
             source(&videos()[0])
         ));
         pipeline.set_state(gst::State::Paused).unwrap();
-        pipeline.state(gst::ClockTime::from_seconds(20)).0.unwrap();
+        pipeline.state(gst::ClockTime::from_seconds(60)).0.unwrap();
         for to in [0, 400, 100] {
             let to = gst::ClockTime::from_mseconds(to);
             pipeline.seek_simple(gst::SeekFlags::FLUSH | gst::SeekFlags::KEY_UNIT, to).unwrap();

@@ -40,7 +40,7 @@ fn threads(only_workers: bool) -> usize {
 fn assert_no_worker_threads(after: &str) {
     let begun = std::time::Instant::now();
     while threads(false) > 0 {
-        assert!(begun.elapsed().as_secs() < 20, "threads are still running after {after}");
+        assert!(begun.elapsed().as_secs() < 60, "threads are still running after {after}");
         std::thread::sleep(std::time::Duration::from_millis(1));
     }
 }
@@ -75,7 +75,7 @@ fn restarts() {
     let endless = pipeline(&line.replace("num-buffers=3", ""));
     for _ in 0..10 {
         endless.set_state(gst::State::Playing).unwrap();
-        endless.state(gst::ClockTime::from_seconds(10)).0.unwrap();
+        endless.state(gst::ClockTime::from_seconds(60)).0.unwrap();
         endless.set_state(gst::State::Null).unwrap();
         assert_no_worker_threads("a stop mid-stream");
     }

@@ -165,7 +165,15 @@ fn run(seed: u64) -> Result<usize, String> {
             scope.spawn(move || *samples = std::iter::from_fn(|| sink.pull_sample().ok()).collect());
         }
         let ends = [gst::MessageType::Error, gst::MessageType::Eos];
-        let end = bus.timed_pop_filtered(gst::ClockTime::from_seconds(10), &ends);
+        // A pipeline that does not end is stopped when nothing has moved in it for a while.
+        let moved = || pads.each_ref().map(|pad| pad.lock().unwrap().len());
+        let end = loop {
+            let before = moved();
+            let end = bus.timed_pop_filtered(gst::ClockTime::from_seconds(10), &ends);
+            if end.is_some() || moved() == before {
+                break end;
+            }
+        };
         pipeline.set_state(gst::State::Null).unwrap();
         end
     });
