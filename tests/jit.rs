@@ -330,7 +330,7 @@ fn wait_for_engines(line: &str) {
         IS_WAITED_FOR.set(true);
         drop(on_tensor_cores());
         case(2.0, 4).check_engine(&mut engine());
-        assert!(!opens_nvrtc || frames(&mut engine_on(1), &case(2.0, 4), LONG, is_specialised).1);
+        assert!(!opens_nvrtc || frames(&mut engine_on(1), &case(2.0, 4), LONG, is_specialised));
         done.send(())
     });
     let is_in_time = is_done.recv_timeout(LONG).is_ok();
@@ -348,10 +348,10 @@ fn waiting_sink(compiler: &Compiler) {
     }
     drop(on_tensor_cores());
     let mut engine = engine();
-    assert!(frames(&mut engine, &case(2.0, 4), LONG, is_specialised).1);
+    assert!(frames(&mut engine, &case(2.0, 4), LONG, is_specialised));
     compiler.driver.fail("cuModuleLoadData", 0, NO_BINARY_FOR_GPU);
     let is_logged = |words: &str| WAITED.lock().unwrap().iter().any(|(line, _)| line.contains(words));
-    assert!(frames(&mut engine, &case(1.0, 4), LONG, |_| is_logged("none are compiled")).1);
+    assert!(frames(&mut engine, &case(1.0, 4), LONG, |_| is_logged("none are compiled")));
     assert!(words.into_iter().all(is_logged), "{WAITED:?}");
     assert!(WAITED.lock().unwrap().iter().all(|(_, is_in_time)| *is_in_time), "{WAITED:?}");
 }
@@ -361,11 +361,11 @@ fn out_of_memory(compiler: &Compiler) {
     compiler.driver.fail("cuModuleLoadData", 0, OUT_OF_MEMORY);
     let (mut engine, case) = (engine(), case(2.0, 4));
     let warnings = || lines(Warning, "CUDA_ERROR_OUT_OF_MEMORY");
-    assert!(frames(&mut engine, &case, LONG, |_| warnings() == 1).1);
+    assert!(frames(&mut engine, &case, LONG, |_| warnings() == 1));
     frames(&mut engine, &case, A_WHILE, |_| false);
     assert_eq!(compiler.compilations(), 1, "compiled again at once");
     compiler.driver.clear_faults();
-    assert!(frames(&mut engine, &case, LONG, is_specialised).1, "not compiled again");
+    assert!(frames(&mut engine, &case, LONG, is_specialised), "not compiled again");
     assert_eq!((compiler.compilations(), warnings()), (2, 1));
 }
 
