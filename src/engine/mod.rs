@@ -58,8 +58,7 @@ pub enum Work<'a> {
     /// All of it is blurred, into another frame.
     Blur(Options),
     /// Parts of it are covered. Source and destination are the same memory (in host memory, the source has no planes then); or
-    /// they do not overlap, and planes that are not covered wholly are copied. The copy has the bytes between the source's rows too,
-    /// as many as both pitches have.
+    /// they do not overlap, and what is not covered is copied. Bytes between rows of the destination stay unchanged.
     Cover(&'a Cover),
 }
 

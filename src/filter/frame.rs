@@ -265,9 +265,8 @@ impl<'a> ValidFrames<'a> {
         Ok(Self { layouts, source, destination: FrameMemory::Host(destination), _borrow: PhantomData })
     }
 
-    /// Copies planes of the source into the destination, with as many of the bytes between their rows as both have, if they are not
-    /// the same memory, and both in host memory. So a frame that is covered in another buffer has what one that is covered in
-    /// place has.
+    /// Copies planes of the source into the destination on worker threads, if these are not the same memory, and both in host
+    /// memory.
     pub fn copy_planes(&self, planes: &[usize], threads: &Threads) {
         let (FrameMemory::Host(source), FrameMemory::Host(destination)) = (&self.source, &self.destination) else {
             return;
@@ -275,7 +274,6 @@ impl<'a> ValidFrames<'a> {
         for plane in planes.iter().copied() {
             let (from, to) = (&source[plane], &destination[plane]);
             if from.address != to.address.cast_const() {
-                // One plane after the other, because the bytes between the rows of one may be rows of another.
                 PlaneCopy { layout: &self.layouts[plane], from, to }.share(threads);
             }
         }
@@ -327,20 +325,13 @@ impl PlaneCopy<'_> {
     fn share(&self, threads: &Threads) {
         /// Bytes that a thread copies at a time.
         const CHUNK_BYTES: usize = 64 << 10;
-        let Self { layout, from, to } = *self;
-        let (rows, bytes) = (layout.height as usize, from.pitch.min(to.pitch));
+        let (rows, bytes) = (self.layout.height as usize, self.layout.row_bytes());
         let step = (CHUNK_BYTES / bytes).max(1);
         threads.share(rows.div_ceil(step), |chunk| {
-            let Self { layout, from, to } = *self;
-            let (first, end) = (chunk * step, rows.min((chunk + 1) * step));
-            // A row ends where the next one begins, the last one with its last sample.
-            let full = end.min(rows - 1) - first;
-            let (from, to) = (from.from_row(first), to.from_row(first));
+            let Self { from, to, .. } = *self;
+            let first = chunk * step;
             // SAFETY: the planes are valid and do not overlap; no other thread accesses these rows.
-            unsafe {
-                copy_rows(&from, &to, bytes, full);
-                copy_rows(&from.from_row(full), &to.from_row(full), layout.row_bytes(), end - first - full);
-            }
+            unsafe { copy_rows(&from.from_row(first), &to.from_row(first), bytes, step.min(rows - first)) };
         });
     }
 }

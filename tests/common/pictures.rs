@@ -44,6 +44,17 @@ impl Picture {
         Self { planes: planes.to_vec(), bytes: planes.iter().map(plane).collect() }
     }
 
+    /// The rows of this picture between the other bytes of another one.
+    pub fn within(&self, other: &Self) -> Self {
+        let mut out = other.clone();
+        for ((layout, from), to) in self.planes.iter().zip(&self.bytes).zip(&mut out.bytes) {
+            for (from, to) in from.chunks(pitch(layout)).zip(to.chunks_mut(pitch(layout))) {
+                to[..layout.row_bytes()].copy_from_slice(&from[..layout.row_bytes()]);
+            }
+        }
+        out
+    }
+
     /// Compares every byte.
     #[track_caller]
     pub fn assert_is(&self, expected: &Self, what: impl FnOnce() -> String) {

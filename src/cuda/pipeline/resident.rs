@@ -197,38 +197,14 @@ impl ResidentState {
     }
 }
 
-/// Copies planes of the source to the destination, with the bytes between rows that both have. Both are on the device and do
-/// not overlap.
+/// Copies planes of the source to the destination. Both are on the device and do not overlap.
 fn copy_planes(planes: &[usize], frames: &PromisedFrames, stream: &Stream) -> Result<(), CudaError> {
     let (layouts, [sources, destinations]) = (frames.layouts(), frames.device_planes());
-    for (index, layout) in planes.iter().map(|index| (*index, &layouts[*index])) {
-        let (from, to) = (&sources[index], &destinations[index]);
-        let (row_bytes, last) = (layout.row_bytes(), layout.height as usize - 1);
-        // Where the rows of planes alternate, the bytes between the rows of one are those of another.
-        let has_padding = [sources, destinations].iter().all(|planes| is_apart(layouts, planes, index));
-        // SAFETY: both planes hold the rows and, before the last one, what is between them, and live until the copy is complete,
-        // as the owner of the frames promises.
-        unsafe {
-            if has_padding && from.pitch == to.pitch {
-                stream.copy(from, to, last * from.pitch + row_bytes, 1)?;
-            } else if has_padding {
-                stream.copy(from, to, from.pitch.min(to.pitch), last)?;
-                stream.copy(&from.from_row(last), &to.from_row(last), row_bytes, 1)?;
-            } else {
-                stream.copy(from, to, row_bytes, last + 1)?;
-            }
-        }
-    }
-    Ok(())
-}
-
-/// Whether no other plane has bytes between the first and the last byte of this one.
-fn is_apart(layouts: &[PlaneLayout], planes: &[DevicePlane], index: usize) -> bool {
-    let end = |i: usize| {
-        planes[i].address + ((layouts[i].height as usize - 1) * planes[i].pitch + layouts[i].row_bytes()) as u64
-    };
-    let overlaps = |other: usize| planes[other].address < end(index) && planes[index].address < end(other);
-    (0..planes.len()).all(|other| other == index || !overlaps(other))
+    planes.iter().try_for_each(|plane| {
+        let layout = &layouts[*plane];
+        // SAFETY: both planes hold the rows and live until the copy is complete, as the owner of the frames promises.
+        unsafe { stream.copy(&sources[*plane], &destinations[*plane], layout.row_bytes(), layout.height as usize) }
+    })
 }
 
 /// Pairs of events around the kernels of some frames.
