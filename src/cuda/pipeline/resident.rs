@@ -14,7 +14,6 @@ use crate::cuda::error::CudaError;
 use crate::cuda::kernels::record::DevicePlanes;
 use crate::cuda::program::{KernelSelector, Target};
 use crate::filter::cover::Softness;
-use crate::filter::frame::PlaneLayout;
 use crate::filter::parts::Job;
 use crate::filter::plane::DevicePlane;
 
