@@ -8,7 +8,7 @@ use super::stream_format::StreamFormat;
 use crate::engine::{self, BlurRegion, Cover, Hide, Softness};
 use crate::filter::BlurParams;
 use crate::filter::frame::{PlaneLayout, Split};
-use crate::filter::mosaic::MosaicRegion;
+use crate::filter::mosaic::{self, MosaicRegion};
 use crate::filter::plan::{Options, Selection};
 use crate::filter::regions::{Area, Rect, Region, disjoint, strength_sigma};
 use crate::filter::weights::{Shape, Weights};
@@ -29,6 +29,8 @@ pub struct FrameCover {
     pub covered_area: f64,
     /// Channels that the blur should cover but does not change in some region. Alpha is not reported.
     pub unchanged: Selection,
+    /// Whether one mosaic covers all regions, see [`mosaic::bounded`].
+    pub is_joined: bool,
     /// Whether a detector should have looked at the frame, and did not.
     pub is_missing: bool,
     /// Whether the whole frame is covered because an object is lost.
@@ -54,7 +56,7 @@ impl FrameCover {
         };
         let Covered { part, regions: covered, weights } = covered;
         let mut hidden: Vec<Rect> = covered.iter().map(|region| region.rect).collect();
-        let mut unchanged = Selection::NONE;
+        let (mut unchanged, mut is_joined) = (Selection::NONE, false);
         let hide = match settings.cover {
             CoverKind::Blur => {
                 let layouts = format.progressive_layouts();
@@ -78,7 +80,10 @@ impl FrameCover {
             }
             CoverKind::Mosaic => {
                 let region = |region: &Region| MosaicRegion::new(region.rect, region.object, settings.cells);
-                Hide::Mosaic(covered.iter().map(region).collect())
+                let mosaics = mosaic::bounded(covered.iter().map(region).collect(), size);
+                is_joined = mosaics.len() < covered.len();
+                hidden = mosaics.iter().map(MosaicRegion::rect).collect();
+                Hide::Mosaic(mosaics)
             }
             CoverKind::Fill => Hide::Fill {
                 rects: hidden.clone(),
@@ -92,7 +97,7 @@ impl FrameCover {
             covered_area = covered_area.min(soft.weights.hidden_share());
         }
         let cover = Cover { hide, soft };
-        Self { cover, part, regions, covered_area, unchanged, is_missing, is_lost }
+        Self { cover, part, regions, covered_area, unchanged, is_joined, is_missing, is_lost }
     }
 
     /// What of the frame is covered, as a word for messages.

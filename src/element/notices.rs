@@ -39,6 +39,8 @@ pub enum Notice {
     PlanesLeftOut,
     /// A blur that does not change what it covers.
     BlurTooSmall,
+    /// Mosaics of a frame that are one.
+    Mosaics,
     /// A frame with more detections than are told apart.
     Detections,
     /// Detections that should have a mask, and have none.
@@ -349,6 +351,7 @@ impl Notices {
         }
         let texts = [
             self.hides_nothing(&settings.regions, self.without_cover.is_over(), "for 2 s"),
+            self.once(Notice::Mosaics, || cover.is_joined.then(|| JOINED_MOSAICS.to_owned())),
             self.once(Notice::PlanesLeftOut, || planes_left_out(left_out)),
             self.once(Notice::BlurTooSmall, || blur_too_small(settings, too_small)),
         ];
@@ -380,6 +383,10 @@ impl DetectionTally {
         }
     }
 }
+
+const JOINED_MOSAICS: &str = "the regions of a frame overlap so often that a mosaic of each would take too long: one mosaic around \
+                              them all, with the cells of the largest object, covers them; reduce the number of detections, \
+                              hold-time or expand";
 
 fn many_detections(settings: &RegionSettings, found: &Found) -> Option<String> {
     let outcome = match settings.mode {

@@ -261,6 +261,16 @@ fn more_detections_than_are_told_apart() {
     }
 }
 
+#[test]
+fn mosaics_that_overlap_too_often_are_one() {
+    let mut stream = started("region-mode=inside cover=mosaic post-messages=true");
+    for (count, warning) in [(7, ""), (12, "…one mosaic around them all…")] {
+        let place = |i: u32| (i % 4, i / 4, 60, 60);
+        stream.push((0..count).fold(stream.frame(), |frame, i| with_param(frame, "face", place(i), None)));
+        stream.warns(warning);
+    }
+}
+
 /// The others that are suspicious are in the unit tests of zones.
 #[test]
 fn zones_whose_times_are_seconds() {
