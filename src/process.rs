@@ -49,8 +49,8 @@ pub fn set_log_sink(sink: Sink) {
     let _ = LOG_SINK.set(sink);
 }
 
-/// Logs a line, which is formatted only if a sink wants it. No lock may be held, and no `OnceLock` or the like may be being
-/// initialised: the sink may wait for a thread that waits for it.
+/// Logs a line, which is formatted only if a sink wants it. The caller holds no lock and is not initialising a `OnceLock`: the sink
+/// may wait for a thread that needs either.
 pub fn log(level: Level, line: impl FnOnce() -> String) {
     if let Some(sink) = LOG_SINK.get() {
         sink.log(level, line);

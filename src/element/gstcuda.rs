@@ -121,8 +121,8 @@ struct Library {
 }
 
 impl Library {
-    /// `None` without a driver or without the library, of which there is nothing to say: whoever asks for CUDA gets the reason from
-    /// the engine.
+    /// `None` if the driver or the library is not installed. Nothing is logged then, because the engine reports why CUDA is not
+    /// available.
     fn open() -> Option<Result<Self, String>> {
         engine::load_driver().ok()?;
         open_gstreamer("cuda").map(Self::load)
@@ -154,8 +154,8 @@ impl Library {
     }
 }
 
-/// Logs once per process why libgstcuda is not used although it is installed. Not when it is opened, which is while GStreamer
-/// initialises the element's class: a log function that waits for another thread that needs the class would never return.
+/// Logs once per process why an installed libgstcuda is not used. This is not logged where the library is opened, because GStreamer
+/// is initialising the element's class then, and a log function that waits for a thread that needs the class would wait for ever.
 pub fn warn_if_unusable() {
     static WARNED: AtomicBool = AtomicBool::new(false);
     if let Some(Err(why)) = Library::opened()

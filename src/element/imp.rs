@@ -8,8 +8,8 @@
  * @see_also: cudaupload, cudadownload, facedetect, videoconvert
  *
  * Blurs live video with an exact Gaussian, on an NVIDIA GPU or on the CPU, or covers parts of the picture by blur,
- * mosaic or fill. All GPUs and processors are designed to compute the same bytes; those of x86-64 processors and of
- * NVIDIA's H100 and H200 have been compared.
+ * mosaic or fill. The element is designed to compute the same bytes on every GPU and processor. They have been compared
+ * on x86-64 processors and on NVIDIA's H100 and H200.
  *
  * #GstCudaGaussBlur:sigma is the standard deviation in pixels. It can change with every frame, also through a control
  * binding. Frames are blurred in their own format and keep their timestamps, flags and metas.

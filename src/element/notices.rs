@@ -65,8 +65,8 @@ pub struct Notices {
     has_had_regions: bool,
     /// Frames that need a detector, since the last one that needs none.
     without_regions: Wait,
-    /// With an alpha channel or `region-mode=outside`, until something of a frame is covered, and since the last frame that other
-    /// settings covered.
+    /// Frames with an alpha channel or `region-mode=outside`, since the last frame that other settings covered. Not used once part
+    /// of a frame was covered.
     without_cover: Wait,
     has_hidden: bool,
     /// Whether there was a meta of a detector, under whichever region-mode.
@@ -77,31 +77,31 @@ pub struct Notices {
     tally: DetectionTally,
 }
 
-/// Frames in turn of which a warning may say the same, and their duration in nanoseconds.
+/// Consecutive frames that one warning describes, and their total duration in nanoseconds.
 #[derive(Debug, Default)]
 struct Wait {
     frames: u64,
     duration: u64,
     /// What the warning depends on: `region-mode`, `on-missing`, and whether there may be regions without a detector.
-    by: (RegionMode, OnMissing, bool),
-    /// Whether the stream had other frames before.
+    settings: (RegionMode, OnMissing, bool),
+    /// Whether the stream had earlier frames that the warning does not describe.
     is_late: bool,
 }
 
 impl Wait {
     /// Adds a frame of this duration in nanoseconds, if it is known.
     fn add(&mut self, settings: &RegionSettings, duration: Option<u64>) {
-        let by = (settings.mode, settings.on_missing, settings.has_fixed_regions());
-        if self.frames > 0 && self.by != by {
+        let settings = (settings.mode, settings.on_missing, settings.has_fixed_regions());
+        if self.frames > 0 && self.settings != settings {
             self.restart();
         }
-        self.by = by;
+        self.settings = settings;
         self.frames += 1;
         let duration = duration.filter(|duration| *duration > 0).unwrap_or(ASSUMED_FRAME);
         self.duration = self.duration.saturating_add(duration);
     }
 
-    /// Begins anew after a frame of which the warning may not say the same.
+    /// Starts again, because the warning does not describe the latest frame.
     fn restart(&mut self) {
         *self = Self { is_late: true, ..Self::default() };
     }
@@ -408,6 +408,7 @@ fn many_detections(settings: &RegionSettings, found: &Found) -> Option<String> {
 fn no_mask(settings: &RegionSettings, found: &Found) -> Option<String> {
     let rules = settings.rules();
     let lacks = |found: &&Detection| !found.area.is_empty() && rules.counts(found) && found.mask.is_none();
+    // A detection that stands for several has no mask.
     let detection =
         found.detections.iter().find(lacks).filter(|_| settings.shape == ObjectShape::Mask && found.beyond == 0)?;
     let label = detection.label.as_deref().map_or(String::new(), |label| format!(" labelled {label}"));

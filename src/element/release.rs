@@ -159,15 +159,18 @@ impl ReleaseTimer {
     /// Ends the thread, and waits until it has ended. If this is the thread itself, because an application stops the element where it
     /// pushes a frame, the thread ends when `release` returns.
     pub fn stop(&self) {
-        let thread = {
-            let mut thread = lock(&self.thread);
-            self.shared.change(|next| (next.due, next.stops) = (None, next.stops + 1));
-            thread.take()
-        };
-        match thread {
-            Some((process, thread)) if process != process::id() => mem::forget(thread),
-            Some((_, thread)) if thread.thread().id() != thread::current().id() => _ = thread.join(),
-            _ => (),
+        loop {
+            let thread = {
+                let mut thread = lock(&self.thread);
+                self.shared.change(|next| (next.due, next.stops) = (None, next.stops + 1));
+                thread.take()
+            };
+            match thread {
+                Some((process, thread)) if process != process::id() => mem::forget(thread),
+                // Its last call may set another time, which starts another thread.
+                Some((_, thread)) if thread.thread().id() != thread::current().id() => _ = thread.join(),
+                _ => return,
+            }
         }
     }
 }
@@ -198,5 +201,25 @@ mod tests {
         let shared = Arc::clone(&timer.shared);
         drop(timer);
         assert_eq!(Arc::strong_count(&shared), 1);
+    }
+
+    /// Also one that the last call of what releases frames starts.
+    #[test]
+    fn stopping_ends_threads_that_start_meanwhile() {
+        gst::init().unwrap();
+        let timer = Arc::new(ReleaseTimer::default());
+        let weak = Arc::downgrade(&timer);
+        timer.on_due(move || {
+            weak.upgrade().inspect(|timer| timer.set_due(Some(gst::ClockTime::ZERO)));
+            true
+        });
+        let clock = gst::SystemClock::obtain();
+        timer.set_clock(Some(RunningClock { base_time: clock.time(), clock }));
+        for turn in 0..300 {
+            timer.set_due(Some(gst::ClockTime::ZERO));
+            thread::sleep(Duration::from_micros(turn));
+            timer.stop();
+            assert_eq!(Arc::strong_count(&timer.shared), 1);
+        }
     }
 }

@@ -160,7 +160,8 @@ impl Covered {
 }
 
 impl Plan {
-    /// The plan of a cover of frames of these planes, which are covered in place. `plan` returns the plan that blurs a whole frame.
+    /// The plan of a cover of frames of these planes, in place or in another buffer (`Job::copied_planes`). `plan` returns the plan
+    /// that blurs a whole frame.
     pub fn cover(cover: &Cover, layouts: &[PlaneLayout], mut plan: impl FnMut(Options) -> Arc<Self>) -> Self {
         let picture = PictureGeometry::new(layouts);
         let mut all = Self::empty(layouts);

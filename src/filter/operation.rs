@@ -177,7 +177,7 @@ pub struct Mix {
     pub weights: WeightsOf,
     /// The place of the samples that are written.
     pub placement: Placement,
-    /// The plane that shows beside the cover. A cover is mixed into a frame in place, or into a copy of it.
+    /// The plane that shows where the cover does not: that of the source, which may be the memory that is written.
     pub beside: View,
     /// Bit c: channel c keeps its value.
     pub passthrough_mask: u32,

@@ -110,20 +110,20 @@ impl Job {
         Self { parts, plan: Arc::new(plan), accesses: Some(Accesses { reads, writes }) }
     }
 
-    /// The planes of which a cover does not write all: in another buffer than the source's, it needs a copy of them.
+    /// The planes that a cover writes only in part. A cover into another buffer first copies them.
     pub fn copied_planes(&self) -> Vec<usize> {
         let Some(Accesses { writes, .. }) = &self.accesses else { return Vec::new() };
-        let keeps_channels = |plane: usize| {
-            let keeps = |operation: &Operation| {
+        let passes_channels = |plane: usize| {
+            let passes = |operation: &Operation| {
                 operation.output().buffer == Buffer::Destination(plane)
                     && matches!(operation, Operation::Write { mix: Some(mix), .. } if mix.passthrough_mask != 0)
             };
-            self.plan.operations().iter().any(keeps)
+            self.plan.operations().iter().any(passes)
         };
         let is_copied = |(plane, layout): &(usize, &PlaneLayout)| {
             let written = writes.iter().filter(|(of, _)| of == plane);
             let written: u64 = written.map(|(_, written)| written.rect.area()).sum();
-            written < u64::from(layout.width) * u64::from(layout.height) || keeps_channels(*plane)
+            written < u64::from(layout.width) * u64::from(layout.height) || passes_channels(*plane)
         };
         self.plan.layouts().iter().enumerate().filter(is_copied).map(|(plane, _)| plane).collect()
     }

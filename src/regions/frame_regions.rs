@@ -357,6 +357,13 @@ mod tests {
                 }
             }
         }
+        // What stands for several is not shown.
+        let rules = Rules { shows_regions: true, on_missing: PASS, ..default_rules() };
+        let (mut tracker, mut entered) = (RegionTracker::default(), entered(&spread));
+        rules.bound(&mut entered.found, SIZE);
+        assert!(entered.found.detections.len() > MAX_DETECTIONS);
+        tracker.enter(&rules, &entered, at(0));
+        assert_eq!(tracker.decide(&rules, &entered).regions.len(), MAX_DETECTIONS);
     }
 
     #[test]

@@ -8,14 +8,13 @@ use super::detection::{Detection, Found, Labels};
 use super::on_missing::FrameAction;
 use super::tracks::{Holding, numbers};
 use super::zone::Zone;
-use crate::filter::regions::Area;
 use crate::filter::weights::{Edge, Shape};
 
-/// Most detections of a frame that are told apart. Each is compared with each object of the frames before, can have two regions, and
-/// may be blurred by a Gaussian of its own: so any number takes no more time than a frame of a live 1080p stream has on two cores
-/// (`cargo bench --bench cpu -- crowds`).
+/// The most detections of a frame that are followed one by one. Each is compared with each object of earlier frames, can have two
+/// regions, and may need a Gaussian of its own. With this bound, a 1080p frame with any number of detections takes less than its
+/// frame time on two cores (`cargo bench --bench cpu -- crowds`).
 pub const MAX_DETECTIONS: usize = 256;
-/// Columns and rows of parts of the picture, in each of which the detections beyond those are one.
+/// Columns, and rows, of the parts of the picture. The detections beyond [`MAX_DETECTIONS`] are joined in each part.
 const PARTS: f64 = 8.0;
 
 /// The rules that the properties set.
@@ -88,19 +87,26 @@ impl Rules<'_> {
             found.beyond += usize::from(*counts);
         }
         let mut is_beyond = is_beyond.into_iter();
-        let mut hulls: BTreeMap<[u32; 2], Area> = BTreeMap::new();
+        let mut hulls: BTreeMap<[u32; 2], Detection> = BTreeMap::new();
         for detection in all.extract_if(.., |_| is_beyond.next() == Some(true)).filter(|one| self.covers(one)) {
             let area = numbers(detection.area, size);
             let centres = [(area.left + area.right, size.0), (area.top + area.bottom, size.1)];
             let part =
                 centres.map(|(twice, side)| (twice / 2.0 * PARTS / f64::from(side)).clamp(0.0, PARTS - 1.0) as u32);
-            hulls.entry(part).and_modify(|hull| *hull = hull.union(area)).or_insert(area);
+            let join = |hull: &mut Detection| {
+                hull.area = hull.area.union(area);
+                // So that another object of the label can replace it if it is lost.
+                hull.label = hull.label.take().filter(|label| Some(label) == detection.label.as_ref());
+            };
+            hulls.entry(part).and_modify(join).or_insert_with(|| Detection::new(detection.label.clone(), area));
         }
         // An ellipse around a box is larger by the square root of 2.
         let around = if self.shape == Some(Shape::Ellipse) { (SQRT_2 - 1.0) / 2.0 } else { 0.0 };
         let shrunk = f64::from(self.edge.grow.min(0));
-        let joined = hulls.into_values().map(|hull| hull.wider(-shrunk)).map(|hull| hull.grown(hull, around));
-        all.extend(joined.map(|area| Detection::new(None, area)));
+        all.extend(hulls.into_values().map(|hull| {
+            let area = hull.area.wider(-shrunk);
+            Detection { area: area.grown(area, around), ..hull }
+        }));
     }
 
     fn is_certain(&self, detection: &Detection, unknown: f32) -> bool {

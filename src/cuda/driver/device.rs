@@ -49,7 +49,7 @@ pub struct DeviceLimits {
     pub shared_bytes: u32,
 }
 
-/// All that the process uses.
+/// Every [`Device`] of the process, for [`synchronize_all`].
 static DEVICES: Mutex<Vec<Weak<Device>>> = Mutex::new(Vec::new());
 
 /// A device and one context on it: the primary context, or an external one.
@@ -181,7 +181,8 @@ impl Device {
     }
 }
 
-/// Waits for all work in every context that the process uses. A failure was reported by the work that failed.
+/// Waits for all work in the contexts of all [`Device`]s. Contexts that only others use are not known here. An error is ignored,
+/// because the work that failed reports it.
 pub fn synchronize_all() {
     let devices: Vec<_> = lock(&DEVICES).iter().filter_map(Weak::upgrade).collect();
     devices.iter().for_each(|device| _ = device.synchronize());

@@ -188,8 +188,8 @@ impl RegisteredMemory {
 impl Drop for RegisteredMemory {
     fn drop(&mut self) {
         // Several GstMemory objects may refer to the same bytes, so a copy from one of the others may be in progress, in any context:
-        // registered memory is pinned in all of them. The manual does not say that cuMemHostUnregister waits for it. No further
-        // frame may take the memory for pinned meanwhile.
+        // registered memory is pinned in all of them. cuMemHostUnregister waits for copies of its own context alone: those of another
+        // one fail, and break that context (H200, driver 580, 2026-11-29). From here on no frame finds the memory pinned.
         process::stale_registrations().push(self.address);
         synchronize_all();
         // SAFETY: `new` registered it; the context is current.

@@ -40,8 +40,9 @@ const HEADERS: [(&str, &str); 11] = headers![
 /// Of one device.
 const MAX_SPECIALISATIONS: usize = 256;
 
-/// A kernel for which no thread started, or for which the device had no memory, is tried again after so long. Both are often short
-/// only while a pipeline starts; if memory stays short, compiling, which takes about a second, keeps a tenth of one core busy.
+/// A kernel for which no thread started, or for which the device had no memory, may be requested again after this time. Memory is
+/// often short only while a pipeline starts. While it stays short, each kernel of a program is compiled, for about a second, every
+/// 10 s.
 const RETRY: Duration = Duration::from_secs(10);
 
 /// What the background thread is doing.
@@ -163,7 +164,8 @@ impl JitCache {
         true
     }
 
-    /// Cancels a request. The kernel is not made if no other engine requests it and it has not been started.
+    /// Cancels a request. The kernel is not made if no other engine requests it and it has not been started. After a kernel was
+    /// postponed, an engine may cancel a request that another one has repeated; that one requests again.
     pub fn cancel(&self, key: &Specialisation) {
         let mut state = lock(&self.state);
         match state.entries.get_mut(key) {

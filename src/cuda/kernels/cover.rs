@@ -10,7 +10,8 @@ use crate::filter::mosaic::CellGrid;
 use crate::filter::operation::Pattern;
 use crate::filter::plane::DevicePlane;
 
-/// Samples of all channels that a block adds up: 16 for each lane of its warp. More take longer, and fewer make more blocks.
+/// Samples of all channels that a block adds up: 16 for each lane of its warp. With more, each block takes longer; with
+/// fewer, there are more blocks.
 const PART_SAMPLES: u64 = 512;
 /// Each block that colours a part first adds up the sums of all parts, which takes longer if there are more of them.
 const MAX_PARTS: u64 = 64;

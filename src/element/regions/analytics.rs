@@ -145,8 +145,7 @@ impl Library {
     fn detections(&self, meta: RelationMeta<'_>, masks: Option<&mut MaskReader<'_>>) -> Analytics {
         let entries = self.entries(meta, self.detection_type());
         let tracks: Vec<_> = self.entries(meta, self.tracking_type()).into_iter().map(TrackEntry).collect();
-        // Each detection is compared with each track, which takes too long with more of either. Without the number of a tracker an
-        // object is followed by its place.
+        // Each detection is compared with each tracker, so both are bounded. An object without a tracking ID is followed by its place.
         let tracks = &tracks[..tracks.len().min(MAX_DETECTIONS)];
         let tracks_of = |index: usize| if index < MAX_DETECTIONS { tracks } else { &[] };
         let detection = |(index, entry): (usize, &Entry<'_>)| self.detection(&DetectionEntry(*entry), tracks_of(index));
