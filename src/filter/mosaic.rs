@@ -21,8 +21,8 @@ use super::samples::{Channel, channels, covered_fields};
 /// The smallest side of a cell, in luma samples. Smaller cells would leave small objects as they are.
 const MIN_SIDE: f64 = 8.0;
 
-/// Each region takes the time of its own area, also where others are written over it. Objects of a picture that seldom overlap have
-/// less than one such area together; eight take about 8 ms on two cores (1080p NV12).
+/// The time of a region grows with its area, even where others are written over it. Objects that seldom overlap have together less
+/// than the area of one picture.
 const MAX_PICTURES: u64 = 8;
 
 /// Most cells along the short side of an object.

@@ -188,8 +188,9 @@ impl RegisteredMemory {
 impl Drop for RegisteredMemory {
     fn drop(&mut self) {
         // Several GstMemory objects may refer to the same bytes, so a copy from one of the others may be in progress, in any context:
-        // registered memory is pinned in all of them. cuMemHostUnregister waits for copies of its own context alone: those of another
-        // one fail, and break that context (H200, driver 580, 2026-11-29). From here on no frame finds the memory pinned.
+        // registered memory is pinned in all of them. cuMemHostUnregister waits only for copies of the current context: with copies
+        // queued in another one, the next call there fails with CUDA_ERROR_LAUNCH_FAILED, and that context stays broken (H200,
+        // driver 580, 2026-11-29). From here on no frame finds the memory pinned.
         process::stale_registrations().push(self.address);
         synchronize_all();
         // SAFETY: `new` registered it; the context is current.
