@@ -12,8 +12,9 @@ use super::error::FrameFailure;
 use super::frame_cover::FrameCover;
 use super::notices::Notice;
 use super::output_buffer::{allocate, allocate_output, complete, transfer};
-use super::queue::{self, DecidedFrame, Input, Outcome, WaitingFrame};
-use super::region_message::{self, MessageTimes};
+use super::qos;
+use super::queue::{self, DecidedFrame, Outcome, WaitingFrame};
+use super::region_message;
 use super::regions::detector_metas;
 use super::regions::settings::{ObjectShape, OnMissing, RegionMode, RegionSources};
 use super::reporting;
@@ -24,61 +25,34 @@ use super::video_frame::{self, MappedFrame};
 use crate::engine::{self, Cover, EngineError};
 use crate::filter::frame::{Frame, Side};
 use crate::filter::weights::Mask;
-use crate::regions::clock::FrameTime;
+use crate::regions::clock::FrameTimes;
 use crate::regions::frame_regions::{self, EnteredFrame, FrameRegions};
 use crate::regions::masks;
 use crate::regions::on_missing::FrameAction;
 use crate::regions::tracks::Evidence;
-use crate::regions::zone::StreamSpan;
 
-/// What the base class did with a frame that it was given.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Admission {
-    /// It is the element's.
-    Taken,
-    /// The base class passes it on unchanged.
-    Passthrough,
-    /// It was dropped, because it is late, or refused.
-    Refused,
-}
-
-/// The time of a frame: in running time, which goes on through segments, and at the rate at which frames are shown.
-pub fn frame_time(times: &MessageTimes, buffer: &gst::BufferRef, format: &StreamFormat) -> FrameTime {
-    FrameTime {
-        timestamp: times.running_time.map(gst::ClockTime::nseconds),
-        duration: format.frame_duration(times.duration).map(gst::ClockTime::nseconds),
-        is_discont: buffer.flags().contains(gst::BufferFlags::DISCONT),
-    }
-}
-
-/// Lets a frame enter, after the base class has renegotiated for it. The tracks get its detections, also if it is refused or
-/// blurred as a whole. `since` returns the running time from which the frame's latency counts, in a live stream.
+/// Lets a frame enter, after the base class has renegotiated for it. The tracks get its detections, also if it is dropped or blurred as
+/// a whole. `since` is the running time from which the frame's latency counts, in a live stream.
 pub fn enter(
     state: &SharedState,
     session: &mut Session,
     buffer: gst::Buffer,
-    admission: Admission,
-    since: impl FnOnce(&MessageTimes) -> Option<gst::ClockTime>,
+    since: Option<gst::ClockTime>,
 ) -> Result<(), FrameFailure> {
-    let failure = session.pending_failure.take();
-    let Some(format) = session.format.clone() else {
-        return if admission == Admission::Taken { Err(FrameFailure::NoCaps) } else { Ok(()) };
-    };
+    let (failure, times) = (session.pending_failure.take(), session.times);
+    let format = session.format.clone().ok_or(FrameFailure::NoCaps)?;
     let settings = session.settings.clone();
     let regions = &*settings.regions;
     let element = state.element();
-    let times = MessageTimes::new(element.upcast_ref(), &buffer);
-    let time = frame_time(&times, &buffer, &format);
     let masked = (regions.shape == ObjectShape::Mask).then_some(&regions.labels);
-    let mut found = detector_metas::read(&buffer, regions.sources, masked);
+    let mut found = detector_metas::read(&buffer, times.interval, regions.sources, masked);
     let (size, is_field) = (format.picture_size, format.is_alternate());
     found.detections.iter_mut().for_each(|detection| detection.place_in(size, is_field));
     regions.rules().bound(&mut found, size);
-    let span = stream_span(&element.segment(), &times, &format);
     let views = format.progressive_layouts()[0].split.views();
-    let entered = EnteredFrame { size, views, is_field, span, found };
-    let now = session.tracker.enter(&regions.rules(), &entered, time);
-    if !session.note_time(now, time) {
+    let mut entered = EnteredFrame { size, views, is_field, times, found };
+    session.tracker.enter(&regions.rules(), &mut entered);
+    if session.is_latency_unknown() {
         reporting::warn(state, session.notices.of_unknown_latency(regions));
     }
     if regions.mode == RegionMode::Frame {
@@ -88,25 +62,16 @@ pub fn enter(
         let turned = session.notices.of_orientation(|| orientation(pad), || is_turned_upstream(pad));
         reporting::warn(state, turned);
         let has_detector = session.tracker.has_detector();
-        let texts = session.notices.of_regions(regions, &entered.found, has_detector, time.duration, size);
-        reporting::warn(state, texts);
+        reporting::warn(state, session.notices.of_regions(regions, &entered, has_detector));
     }
-    let is_discont = admission == Admission::Refused || buffer.flags().contains(gst::BufferFlags::DISCONT);
-    session.base_has_discont = admission != Admission::Passthrough && (is_discont || session.base_has_discont);
-    let input = match (admission, failure) {
-        (Admission::Passthrough, _) => {
-            session.tracker.decide(&regions.rules(), &entered);
-            return Ok(());
-        }
-        (Admission::Refused, _) => Input::Late,
-        (Admission::Taken, Some(failure)) => Input::Failed(failure),
-        (Admission::Taken, None) if session.most_waiting() > 0 && queue::is_scarce(&buffer) => {
-            keep(state, session, buffer, &format)
-        }
-        (Admission::Taken, None) => Input::Buffer(buffer),
+    session.base_has_discont |= times.is_discont;
+    let input = match failure {
+        Some(failure) => Err(failure),
+        None if session.most_waiting() > 0 && queue::is_scarce(&buffer) => keep(state, session, buffer, &format),
+        None => Ok(buffer),
     };
-    let (options, since) = (session.options, since(&times));
-    let frame = WaitingFrame { input, events: Vec::new(), gap: 0, settings, options, format, times, entered, since };
+    let options = session.options;
+    let frame = WaitingFrame { input, events: Vec::new(), gap: 0, settings, options, format, entered, since };
     session.queue.waiting.push_back(frame);
     Ok(())
 }
@@ -150,24 +115,26 @@ fn is_turned_upstream(pad: &gst::Pad) -> bool {
 
 /// A copy of a frame of which upstream may have no other buffer while it waits; the frame itself if there is no pool of copies, or if it
 /// cannot be read, which is an error when it leaves.
-pub fn keep(state: &SharedState, session: &mut Session, buffer: gst::Buffer, format: &Arc<StreamFormat>) -> Input {
-    let Some(pool) = session.copy_pool.clone() else { return Input::Buffer(buffer) };
-    let copied = || -> Result<gst::Buffer, FrameFailure> {
-        let copy = allocate(Some(&pool), &buffer)?;
-        let on_device = session.is_on_cuda();
-        let Ok(frame) = MappedFrame::pair(buffer.clone(), copy, format.clone(), on_device) else {
-            // It fails when it is decided, after those before it.
-            return Ok(buffer);
-        };
-        state.publish(|published| published.regions.frames_copied += 1);
-        if frame.is_on_host() {
-            let submitted = session.engine.submit(&Cover::NOTHING, frame)?;
-            complete(state, session, submitted)
-        } else {
-            transfer(state, session, frame)
-        }
+pub fn keep(
+    state: &SharedState,
+    session: &mut Session,
+    buffer: gst::Buffer,
+    format: &Arc<StreamFormat>,
+) -> Result<gst::Buffer, FrameFailure> {
+    let Some(pool) = session.copy_pool.clone() else { return Ok(buffer) };
+    let copy = allocate(Some(&pool), &buffer)?;
+    let on_device = session.is_on_cuda();
+    let Ok(frame) = MappedFrame::pair(buffer.clone(), copy, format.clone(), on_device) else {
+        // It fails when it is decided, after those before it.
+        return Ok(buffer);
     };
-    copied().map_or_else(Input::Failed, Input::Buffer)
+    state.publish(|published| published.regions.frames_copied += 1);
+    if frame.is_on_host() {
+        let submitted = session.engine.submit(&Cover::NOTHING, frame)?;
+        complete(state, session, submitted)
+    } else {
+        transfer(state, session, frame)
+    }
 }
 
 /// Decides what becomes of a frame, and submits it.
@@ -183,18 +150,22 @@ fn outcome(
     session: &mut Session,
     frame: WaitingFrame,
 ) -> Result<(Outcome, Option<gst::Structure>), FrameFailure> {
-    let WaitingFrame { input, settings, options, format, times, entered, .. } = frame;
+    let WaitingFrame { input, settings, options, format, entered, .. } = frame;
     let mut found = session.tracker.decide(&settings.regions.rules(), &entered);
-    let buffer = match input {
-        Input::Buffer(buffer) => buffer,
-        Input::Late => return Ok((Outcome::Dropped, None)),
-        Input::Failed(failure) => return Err(failure),
-    };
+    let times = &entered.times;
+    if qos::is_late(state, times) {
+        return Ok((Outcome::Dropped, None));
+    }
+    let buffer = input?;
     let regions = &*settings.regions;
     if regions.mode == RegionMode::Frame {
         state.publish(|published| {
             (published.regions.last_regions, published.regions.last_covered_area) = (0, 0.0);
         });
+        if format.is_passthrough(&options) {
+            state.publish(|published| published.frames_passthrough += 1);
+            return Ok((Outcome::Untouched(buffer), None));
+        }
         session.note_sighting(&buffer, state.element().upcast_ref());
         let output = allocate_output(state, &buffer)?;
         let on_device = session.is_on_cuda();
@@ -213,7 +184,7 @@ fn outcome(
     let is_warned = is_unasked && is_acted_on && session.notices.is_first(Notice::Missing);
     let warn = |consequence: &str| {
         if is_warned {
-            warn_of_missing(state, is_unreadable, consequence, &times);
+            warn_of_missing(state, is_unreadable, consequence, times);
         }
     };
     let message =
@@ -237,8 +208,7 @@ fn outcome(
                 "partly" => "it is covered in part",
                 _ => "it is covered as a whole",
             });
-            let duration = format.frame_duration(times.duration).map(gst::ClockTime::nseconds);
-            reporting::warn(state, session.notices.of_cover(&settings, &cover, duration));
+            reporting::warn(state, session.notices.of_cover(&settings, &cover, times));
             let message = message(Some(&cover));
             Ok((submit_cover(state, session, &cover, buffer, &format)?, message))
         }
@@ -255,8 +225,9 @@ fn alpha_mask(session: &Session, buffer: &gst::Buffer, format: &StreamFormat) ->
 }
 
 /// Warns of the first frame without readable detector metas.
-fn warn_of_missing(state: &SharedState, is_unreadable: bool, consequence: &str, times: &MessageTimes) {
-    let time = times.timestamp.map_or("without a timestamp".to_owned(), |time| format!("at {time}"));
+fn warn_of_missing(state: &SharedState, is_unreadable: bool, consequence: &str, times: &FrameTimes) {
+    let time = times.timestamp.map(gst::ClockTime::from_nseconds);
+    let time = time.map_or("without a timestamp".to_owned(), |time| format!("at {time}"));
     let (cause, cure) = if is_unreadable {
         (
             "has detector metas that cannot be read (a segmentation without a detection, which needs shape=mask and a mask \
@@ -275,24 +246,6 @@ fn warn_of_missing(state: &SharedState, is_unreadable: bool, consequence: &str, 
         gst::StreamError::Failed,
         ("the frame {time} {cause}: {consequence}; {cure}; further frames are counted in stats (frames-missing)")
     );
-}
-
-/// The stream-time interval of a frame. Both ends are converted, because an applied rate scales and reverses time. `None` if
-/// its time is not known. A frame of unknown duration may last for any time, so that its interval has no end.
-fn stream_span(segment: &gst::Segment, times: &MessageTimes, format: &StreamFormat) -> Option<StreamSpan> {
-    let segment = segment.downcast_ref::<gst::ClockTime>()?;
-    // Where GStreamer cannot tell, the bindings return whatever was in memory.
-    segment.time().filter(|_| segment.applied_rate() > 0.0 || segment.stop().is_some())?;
-    let stream_time = |time: gst::ClockTime| match segment.to_stream_time_full(time)? {
-        gst::Signed::Positive(time) => Some(i128::from(time.nseconds())),
-        gst::Signed::Negative(time) => Some(-i128::from(time.nseconds())),
-    };
-    let (timestamp, duration) = (times.timestamp?, format.frame_duration(times.duration));
-    let from = stream_time(timestamp)?;
-    let unknown = if segment.applied_rate() > 0.0 { i128::MAX } else { i128::MIN };
-    let to = duration.and_then(|duration| stream_time(timestamp.checked_add(duration)?)).unwrap_or(unknown);
-    // In reverse a frame is shown from its own time on too, which is then the last of the interval.
-    Some(if to < from { (to + 1, from + 1) } else { (from, to) })
 }
 
 /// Covers a frame: in its own memory if that is writable and downstream can read it, else in a copy. A frame of which

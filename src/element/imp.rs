@@ -71,12 +71,12 @@ use gst_base::prelude::*;
 use gst_base::subclass::base_transform::GenerateOutputSuccess;
 use gst_base::subclass::prelude::*;
 
-use super::covering::Admission;
 use super::notices::Notice;
 use super::properties::param_specs;
-use super::release::RunningClock;
+use super::qos::Qos;
 use super::settings::Backend;
 use super::state::SharedState;
+use super::timer::RunningClock;
 use super::{
     CudaGaussBlur, allocation, caps, cuda_context, debug, gstcuda, lifecycle, parameters, reporting, streaming,
 };
@@ -101,15 +101,10 @@ impl ObjectImpl for SharedState {
         element.set_property("qos", true);
         // A gap buffer is blurred like any other and keeps its flag.
         element.set_gap_aware(true);
-        let weak = element.downgrade();
-        self.release.on_due(move || {
-            let Some(element) = weak.upgrade() else { return true };
+        self.timer.on_due(&element, |element| {
             let _floats = DefaultFloats::set();
-            let forget = || {
-                element.imp().release.set_due(None);
-                true
-            };
-            element.imp().catch_panic(forget, streaming::release)
+            let state = element.imp();
+            state.catch_panic(|| state.timer.set_due(None), streaming::push_due);
         });
     }
 
@@ -165,14 +160,14 @@ impl ElementImpl for SharedState {
 
     fn change_state(&self, transition: gst::StateChange) -> Result<gst::StateChangeSuccess, gst::StateChangeError> {
         if transition == gst::StateChange::PlayingToPaused {
-            self.release.set_clock(None);
+            self.timer.set_clock(None);
         }
         let changed = self.parent_change_state(transition)?;
         // Also from PLAYING to PLAYING, after a seek.
         if transition.next() == gst::State::Playing {
             let element = self.obj();
             let clock = element.clock().zip(element.base_time());
-            self.release.set_clock(clock.map(|(clock, base_time)| RunningClock { clock, base_time }));
+            self.timer.set_clock(clock.map(|(clock, base_time)| RunningClock { clock, base_time }));
         }
         Ok(changed)
     }
@@ -218,7 +213,7 @@ impl BaseTransformImpl for SharedState {
         if direction == gst::PadDirection::Sink && query.is_serialized() {
             let _floats = DefaultFloats::set();
             match query.view() {
-                gst::QueryView::Allocation(query) => streaming::release_buffers(self, query.need_pool()),
+                gst::QueryView::Allocation(query) => streaming::return_buffers(self, query.need_pool()),
                 // It can be a request of upstream to have its buffers back.
                 _ => streaming::drain(self),
             }
@@ -234,12 +229,22 @@ impl BaseTransformImpl for SharedState {
         {
             let (live, min, max) = query.result();
             let latency = self.publish(|published| {
-                published.live_upstream = live.then_some(min);
+                published.asked = live.then_some([min, published.latency]);
                 published.latency
             });
             query.set(live, min + latency, max.map(|max| max + latency));
         }
         answered
+    }
+
+    fn src_event(&self, event: gst::Event) -> bool {
+        // Not to the base class, which would drop frames as they enter.
+        if let gst::EventView::Qos(qos) = event.view() {
+            let qos = Qos::new(qos);
+            self.publish(|published| published.qos = qos);
+            return self.obj().sink_pad().push_event(event);
+        }
+        self.parent_src_event(event)
     }
 
     fn sink_event(&self, event: gst::Event) -> bool {
@@ -262,6 +267,9 @@ impl BaseTransformImpl for SharedState {
                 }
             }
             _ if event.is_serialized() => {
+                if let gst::EventView::Segment(segment) = event.view() {
+                    streaming::set_segment(self, segment.segment().clone());
+                }
                 let Some(event) = streaming::queue_event(self, event) else { return true };
                 return self.parent_sink_event(event);
             }
@@ -272,18 +280,11 @@ impl BaseTransformImpl for SharedState {
 
     fn submit_input_buffer(&self, is_discont: bool, inbuf: gst::Buffer) -> Result<gst::FlowSuccess, gst::FlowError> {
         let _floats = DefaultFloats::set();
-        let element = self.obj();
-        // A second reference, because the base class drops a frame that is late, and its detections count.
-        let frame = inbuf.clone();
-        let submitted = self.parent_submit_input_buffer(is_discont, inbuf);
-        let admission = match submitted {
-            _ if element.is_passthrough() => Admission::Passthrough,
-            Ok(gst::FlowSuccess::Ok) if self.take_queued_buffer().is_some() => Admission::Taken,
-            _ => Admission::Refused,
-        };
-        let entered = streaming::enter(self, frame, admission);
-        let success = submitted?;
-        entered.map(|()| success)
+        let submitted = self.parent_submit_input_buffer(is_discont, inbuf)?;
+        match self.take_queued_buffer() {
+            Some(buffer) => streaming::enter(self, buffer).map(|()| submitted),
+            None => Ok(submitted),
+        }
     }
 
     fn set_caps(&self, incaps: &gst::Caps, outcaps: &gst::Caps) -> Result<(), gst::LoggableError> {
@@ -352,17 +353,6 @@ impl BaseTransformImpl for SharedState {
 
     fn generate_output(&self) -> Result<GenerateOutputSuccess, gst::FlowError> {
         let _floats = DefaultFloats::set();
-        if self.obj().is_passthrough() {
-            streaming::check_flow(self)?;
-            let generated = self.parent_generate_output()?;
-            if let GenerateOutputSuccess::Buffer(_) = generated {
-                self.publish(|published| {
-                    published.frames += 1;
-                    published.frames_passthrough += 1;
-                });
-            }
-            return Ok(generated);
-        }
         let output = streaming::next_frame(self)?;
         Ok(output.map_or(GenerateOutputSuccess::NoOutput, GenerateOutputSuccess::Buffer))
     }

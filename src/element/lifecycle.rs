@@ -50,7 +50,7 @@ pub fn start(state: &SharedState) -> Result<(), gst::ErrorMessage> {
 
 /// Closes the engine. Frames in flight are dropped.
 pub fn stop(state: &SharedState) {
-    state.release.stop();
+    state.timer.set_due(None);
     state.with_settings(|settings| settings.started = false);
     // GStreamer calls this only after the streaming thread has left the element, so that the session is there.
     if let Some(mut session) = state.take_session() {

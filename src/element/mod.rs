@@ -23,10 +23,10 @@ mod parameters;
 mod pinned_allocator;
 mod properties;
 mod published_state;
+mod qos;
 mod queue;
 mod region_message;
 pub mod regions;
-mod release;
 mod reporting;
 mod session;
 mod settings;
@@ -35,6 +35,8 @@ mod stream_format;
 mod streaming;
 #[cfg(test)]
 mod tests;
+mod timer;
+mod timing;
 mod unchecked_param_spec;
 mod video_frame;
 

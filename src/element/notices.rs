@@ -9,9 +9,10 @@ use super::settings::Settings;
 use crate::filter::BlurParams;
 use crate::filter::plan::Selection;
 use crate::filter::regions::Region;
+use crate::regions::clock::FrameTimes;
 use crate::regions::covered::CoveredPart;
 use crate::regions::detection::{Detection, Found};
-use crate::regions::frame_regions::{FrameRegion, Origin};
+use crate::regions::frame_regions::{EnteredFrame, FrameRegion, Origin};
 use crate::regions::rules::MAX_DETECTIONS;
 
 /// What is said once.
@@ -51,6 +52,8 @@ pub enum Notice {
     Turned,
     /// Frames are held back for a time that is not known.
     Latency,
+    /// Upstream is later than it says.
+    LateUpstream,
     /// No pool for output in CUDA memory.
     OutputPool,
     /// A value that the control binding of this property has, and that cannot be used.
@@ -77,11 +80,15 @@ pub struct Notices {
     tally: DetectionTally,
 }
 
-/// Consecutive frames that one warning describes, and their total duration in nanoseconds.
+/// Consecutive frames that one warning describes, and how long they have been shown.
 #[derive(Debug, Default)]
 struct Wait {
     frames: u64,
-    duration: u64,
+    /// The time from the first frame to the latest one, in nanoseconds, and how long that one is shown.
+    passed: u64,
+    shown_for: u64,
+    /// The time of the latest frame.
+    now: u64,
     /// What the warning depends on: `region-mode`, `on-missing`, and whether there may be regions without a detector.
     settings: (RegionMode, OnMissing, bool),
     /// Whether the stream had earlier frames that the warning does not describe.
@@ -89,16 +96,19 @@ struct Wait {
 }
 
 impl Wait {
-    /// Adds a frame of this duration in nanoseconds, if it is known.
-    fn add(&mut self, settings: &RegionSettings, duration: Option<u64>) {
+    /// Adds a frame.
+    fn add(&mut self, settings: &RegionSettings, times: &FrameTimes) {
         let settings = (settings.mode, settings.on_missing, settings.has_fixed_regions());
         if self.frames > 0 && self.settings != settings {
             self.restart();
         }
         self.settings = settings;
+        if self.frames > 0 {
+            let passed = times.now.saturating_sub(self.now);
+            self.passed = self.passed.saturating_add(if passed > 0 { passed } else { ASSUMED_FRAME });
+        }
         self.frames += 1;
-        let duration = duration.filter(|duration| *duration > 0).unwrap_or(ASSUMED_FRAME);
-        self.duration = self.duration.saturating_add(duration);
+        (self.now, self.shown_for) = (times.now, times.shown_for.unwrap_or(ASSUMED_FRAME));
     }
 
     /// Starts again, because the warning does not describe the latest frame.
@@ -113,7 +123,7 @@ impl Wait {
 
     /// Whether it is time for a warning.
     fn is_over(&self) -> bool {
-        self.duration >= WARN_AFTER && self.frames >= WARN_AFTER_FRAMES
+        self.passed.saturating_add(self.shown_for) >= WARN_AFTER && self.frames >= WARN_AFTER_FRAMES
     }
 }
 
@@ -172,6 +182,17 @@ impl Notices {
         })
     }
 
+    /// What to warn of where frames come `late` after the time that the latency of `upstream` says.
+    pub fn of_late_upstream(&mut self, late: gst::ClockTime, upstream: gst::ClockTime) -> Option<String> {
+        let [late, upstream] = [late, upstream].map(|time| time.nseconds().div_ceil(1_000_000));
+        self.once(Notice::LateUpstream, || {
+            Some(format!(
+                "frames come up to {late} ms later than the latency of {upstream} ms that upstream reports: look-ahead adds as much \
+                 to its own latency; let the element that takes this time, such as a detector, answer the LATENCY query"
+            ))
+        })
+    }
+
     /// What to warn of where regions are covered in a stream that players turn, as `orientation` says, and that no element has turned.
     pub fn of_orientation(
         &mut self,
@@ -188,21 +209,19 @@ impl Notices {
         })
     }
 
-    /// What to warn of before a frame that lasts for `duration` nanoseconds is covered; `found` is what detectors attached,
-    /// whatever counts of it, `has_detector` whether the stream has had metas of a detector, and `size` the picture's.
+    /// What to warn of before a frame is covered; `has_detector` says whether the stream has had metas of a detector.
     pub fn of_regions(
         &mut self,
         settings: &RegionSettings,
-        found: &Found,
+        EnteredFrame { found, size, times, .. }: &EnteredFrame,
         has_detector: bool,
-        duration: Option<u64>,
-        size: (u32, u32),
     ) -> Vec<String> {
+        let size = *size;
         self.has_had_regions = true;
         if settings.needs_no_detector() {
             self.without_regions.restart();
         } else {
-            self.without_regions.add(settings, duration);
+            self.without_regions.add(settings, times);
         }
         self.has_detector = has_detector;
         self.tally.add(settings, found, size);
@@ -332,9 +351,8 @@ impl Notices {
         self.once(Notice::HidesNothing, || Some(text()))
     }
 
-    /// What to warn of where a cover of a frame that lasts for `duration` nanoseconds hides nothing, or a blur does not change what
-    /// it covers.
-    pub fn of_cover(&mut self, settings: &Settings, cover: &FrameCover, duration: Option<u64>) -> Vec<String> {
+    /// What to warn of where a cover of a frame hides nothing, or a blur does not change what it covers.
+    pub fn of_cover(&mut self, settings: &Settings, cover: &FrameCover, times: &FrameTimes) -> Vec<String> {
         let is_zone = |region: &FrameRegion| region.origin == Origin::Zone;
         self.has_covered = true;
         self.has_active_zone |= cover.part == CoveredPart::Frame || cover.regions.iter().any(is_zone);
@@ -345,7 +363,7 @@ impl Notices {
         if may_hide_nothing {
             // Another warning reports a blur that changes nothing.
             self.has_hidden |= cover.covered_area > 0.0 || cover.unchanged != Selection::NONE;
-            self.without_cover.add(&settings.regions, duration);
+            self.without_cover.add(&settings.regions, times);
         } else if !cover.cover.is_empty() {
             self.without_cover.restart();
         }

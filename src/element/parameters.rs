@@ -5,11 +5,9 @@ use gst::prelude::*;
 use gst_base::prelude::*;
 use gst_video::{VideoInterlaceMode, VideoMultiviewFlags, VideoMultiviewMode};
 
-use super::covering::frame_time;
 use super::debug::CAT;
 use super::error::engine_message;
 use super::notices::{self, Notice};
-use super::region_message::MessageTimes;
 use super::session::Session;
 use super::state::SharedState;
 use super::stream_format::StreamFormat;
@@ -46,6 +44,10 @@ pub fn set_caps(state: &SharedState, incaps: &gst::Caps, outcaps: &gst::Caps) ->
         // Places in a picture of another size say nothing; another frame rate, for example, leaves them true.
         if session.format.as_ref().is_none_or(|previous| previous.picture_size != format.picture_size) {
             session.tracker.clear();
+        }
+        let stated = |format: &StreamFormat| format.interval();
+        if session.format.as_deref().and_then(stated) != stated(&format) {
+            session.timing.forget_intervals();
         }
         session.format = Some(format.into());
         let needs_cuda = on_device.contains(&true) && !session.is_on_cuda();
@@ -140,8 +142,15 @@ fn post_refusal(state: &SharedState, caps: &gst::Caps, message: gst::ErrorMessag
 /// base class passes it on unchanged.
 pub fn update_frame_params(state: &SharedState, buffer: &gst::BufferRef) {
     let element = state.element();
-    let times = MessageTimes::new(element.upcast_ref(), buffer);
-    if let Some(time) = times.stream_time.filter(|_| element.has_active_control_bindings()) {
+    if state.with_session(|session| session.format.is_none()) == Some(true) {
+        adopt_caps(state);
+    }
+    let now = state.timer.now();
+    let stream_time = state.with_session(|session| {
+        session.note_times(buffer, now);
+        session.times.stream.map(gst::ClockTime::from_nseconds)
+    });
+    if let Some(time) = stream_time.flatten().filter(|_| element.has_active_control_bindings()) {
         let set_controlled_by = |thread| state.with_session(|session| session.controlled_by = thread);
         set_controlled_by(Some(std::thread::current().id()));
         if let Err(error) = element.sync_values(time) {
@@ -152,14 +161,8 @@ pub fn update_frame_params(state: &SharedState, buffer: &gst::BufferRef) {
     // While started, the settings are always valid: set_property refuses others.
     let settings = state.settings();
     let Ok(options) = settings.options() else { return };
-    if state.with_session(|session| session.format.is_none()) == Some(true) {
-        adopt_caps(state);
-    }
     let Some(mut session) = state.take_session() else { return };
-    let is_jump = session
-        .format
-        .as_ref()
-        .is_some_and(|format| session.tracker.is_jump(frame_time(&times, buffer, format), &settings.regions.rules()));
+    let is_jump = session.tracker.is_jump(&session.times, &settings.regions.rules());
     if is_jump || cuda_context::is_foreign(&session, buffer) {
         state.put_back_session(session);
         drain(state);

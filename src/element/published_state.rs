@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use super::qos::Qos;
 use super::settings::Backend;
 use crate::engine::Stats;
 
@@ -24,6 +25,8 @@ pub struct RegionStats {
     pub frames_missing: u64,
     /// Frames that on-missing=drop dropped.
     pub frames_dropped: u64,
+    /// Frames of a live stream that left in time, before `look-ahead` later frames had come.
+    pub frames_shortened: u64,
     /// Frames that were copied as they entered, because upstream may have no other buffer.
     pub frames_copied: u64,
     /// Regions of the last frame.
@@ -43,24 +46,42 @@ pub struct PublishedState {
     /// Frames that were pushed, and those of them that the base class passed on unchanged.
     pub frames: u64,
     pub frames_passthrough: u64,
+    /// Frames that were dropped because downstream said that they are late.
+    pub frames_late: u64,
     /// What was covered.
     pub regions: RegionStats,
-    /// The time that a frame may be held back.
+    /// What downstream said of late frames.
+    pub qos: Qos,
+    /// The time that a frame may be held back, and the running time since which it is so long.
     pub latency: gst::ClockTime,
-    /// The least latency of upstream, if the stream is live, by the last query.
-    pub live_upstream: Option<gst::ClockTime>,
+    pub latency_since: Option<gst::ClockTime>,
+    /// The least latency of upstream and the latency of the element, if the stream is live, by the last query.
+    pub asked: Option<[gst::ClockTime; 2]>,
 }
 
+/// The time in which an application answers a LATENCY message by a query.
+const ANSWER_TIME: gst::ClockTime = gst::ClockTime::SECOND;
+
 impl PublishedState {
+    /// The latency that downstream counts on: the present one, or the one of the last query if the application does not ask again.
+    pub fn promised_latency(&self, now: gst::ClockTime) -> gst::ClockTime {
+        let is_ignored = self.latency_since.is_some_and(|since| now >= since.saturating_add(ANSWER_TIME));
+        match self.asked {
+            Some([_, own]) if is_ignored => own,
+            _ => self.latency,
+        }
+    }
+
     /// The value of `stats`.
     pub fn to_structure(self) -> gst::Structure {
-        let Self { stats, frames, frames_passthrough, regions, .. } = self;
+        let Self { stats, frames, frames_passthrough, frames_late, regions, .. } = self;
         let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         let mut structure = gst::Structure::builder("application/x-cudagaussblur-stats")
             .field("frames", frames)
             .field("frames-cuda", stats.frames_cuda)
             .field("frames-cpu", stats.frames_cpu)
             .field("frames-passthrough", frames_passthrough)
+            .field("frames-late", frames_late)
             .field("frames-untouched", regions.frames_untouched)
             .field("frames-in-place", regions.frames_in_place)
             .field("frames-predicted", regions.frames_predicted)
@@ -69,6 +90,7 @@ impl PublishedState {
             .field("frames-lost", regions.frames_lost)
             .field("frames-missing", regions.frames_missing)
             .field("frames-dropped", regions.frames_dropped)
+            .field("frames-shortened", regions.frames_shortened)
             .field("frames-copied", regions.frames_copied)
             .field("regions", regions.last_regions)
             .field("covered-area", regions.last_covered_area)

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use gst::prelude::*;
 
 use super::error::FrameFailure;
-use super::region_message::MessageTimes;
 use super::settings::Settings;
 use super::stream_format::StreamFormat;
 use super::video_frame::{MappedFrame, pool_of};
@@ -57,17 +56,10 @@ impl From<InFlightFrame<MappedFrame>> for Outcome {
     }
 }
 
-/// The buffer of a frame that has entered, or the reason why there is none.
-pub enum Input {
-    Buffer(gst::Buffer),
-    /// The base class has dropped it, because it is late.
-    Late,
-    Failed(FrameFailure),
-}
-
 /// A frame between entering and the decision about it.
 pub struct WaitingFrame {
-    pub input: Input,
+    /// Its buffer, or why there is none.
+    pub input: Result<gst::Buffer, FrameFailure>,
     /// The events that follow it.
     pub events: Vec<gst::Event>,
     /// How many frames the gap after it lacks, as far as GAP events say so.
@@ -76,7 +68,6 @@ pub struct WaitingFrame {
     pub settings: Settings,
     pub options: Options,
     pub format: Arc<StreamFormat>,
-    pub times: MessageTimes,
     pub entered: EnteredFrame,
     /// The running time from which its latency counts, in a live stream.
     pub since: Option<gst::ClockTime>,
@@ -98,11 +89,16 @@ impl Queue {
 
     /// The running time from which the latency of its first frame counts.
     pub fn since(&self) -> Option<gst::ClockTime> {
-        let leaving = self.leaving.iter().map(|leaving| match leaving {
+        let mut leaving = self.leaving.iter().map(|leaving| match leaving {
             Leaving::Frame(frame) => frame.since,
             Leaving::Event(_) => None,
         });
-        leaving.chain(self.waiting.iter().map(|frame| frame.since)).flatten().next()
+        leaving.find_map(|since| since).or_else(|| self.waiting_since())
+    }
+
+    /// The same of the first frame that waits.
+    pub fn waiting_since(&self) -> Option<gst::ClockTime> {
+        self.waiting.iter().find_map(|frame| frame.since)
     }
 }
 
@@ -116,14 +112,13 @@ impl WaitingFrame {
             let is_comparable = !self.events.iter().any(|event| event.type_() == gst::EventType::Segment);
             let (start, duration) = gap.get();
             let end = start.saturating_add(duration.unwrap_or_default());
-            let duration = self.format.frame_duration(self.times.duration);
-            let lacking = match (self.times.timestamp, duration, self.format.duration(1).or(duration)) {
-                (Some(time), Some(duration), Some(frame)) if is_comparable => {
-                    let from = time.saturating_add(duration);
-                    let passed = if is_reverse { time.checked_sub(start) } else { end.checked_sub(from) };
-                    let passed = passed.unwrap_or_default().nseconds();
+            let times = &self.entered.times;
+            let lacking = match times.timestamp.zip(times.interval) {
+                Some((time, interval)) if is_comparable => {
+                    let from = if is_reverse { start.nseconds() } else { time.saturating_add(interval) };
+                    let to = if is_reverse { time } else { end.nseconds() };
                     // With an eighth of a frame of tolerance, because times are rounded.
-                    passed.saturating_add(frame.nseconds() / 8) / frame.nseconds()
+                    to.saturating_sub(from).saturating_add(interval / 8) / interval
                 }
                 _ => self.gap as u64 + 1,
             };

@@ -2,53 +2,25 @@
 //! The element message about what was covered in a frame, for a log of redaction. docs/MESSAGES.md lists its fields.
 
 use gst::prelude::*;
-use gst_base::prelude::*;
 
 use super::frame_cover::FrameCover;
 use super::regions::settings::{CoverKind, RegionSettings};
 use crate::filter::weights::Shape;
+use crate::regions::clock::FrameTimes;
 use crate::regions::covered::CoveredPart;
 use crate::regions::frame_regions::{FrameRegion, Origin};
 use crate::regions::tracks::Evidence;
 
-/// The times of a frame.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct MessageTimes {
-    /// The buffer's timestamp.
-    pub timestamp: Option<gst::ClockTime>,
-    /// In the segment of the stream.
-    pub stream_time: Option<gst::ClockTime>,
-    /// Since the pipeline went to PLAYING.
-    pub running_time: Option<gst::ClockTime>,
-    /// Of the buffer.
-    pub duration: Option<gst::ClockTime>,
-}
-
-impl MessageTimes {
-    /// The times of a buffer of the element's segment.
-    pub fn new(element: &gst_base::BaseTransform, buffer: &gst::BufferRef) -> Self {
-        let segment = element.segment();
-        let segment = segment.downcast_ref::<gst::ClockTime>();
-        let timestamp = buffer.pts();
-        Self {
-            timestamp,
-            stream_time: segment.and_then(|segment| segment.to_stream_time(timestamp)),
-            running_time: segment.and_then(|segment| segment.to_running_time(timestamp)),
-            duration: buffer.duration(),
-        }
-    }
-}
-
 /// The message for a frame, for a frame that was dropped without a `cover`.
-pub fn structure(times: MessageTimes, settings: &RegionSettings, cover: Option<&FrameCover>) -> gst::Structure {
+pub fn structure(times: &FrameTimes, settings: &RegionSettings, cover: Option<&FrameCover>) -> gst::Structure {
     let mut structure = gst::Structure::new_empty("cudagaussblur");
     for (name, time) in [
         ("timestamp", times.timestamp),
-        ("stream-time", times.stream_time),
-        ("running-time", times.running_time),
+        ("stream-time", times.stream),
+        ("running-time", times.running),
         ("duration", times.duration),
     ] {
-        structure.set(name, time.map_or(u64::MAX, gst::ClockTime::nseconds));
+        structure.set(name, time.unwrap_or(u64::MAX));
     }
     structure.set("covered", cover.map_or("dropped", FrameCover::covered));
     structure.set("covered-area", cover.map_or(0.0, |cover| cover.covered_area));

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 //! The session of a started element: its engine, the negotiated format and the frames in flight.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::thread::ThreadId;
 
@@ -13,13 +12,13 @@ use super::host_registration;
 use super::notices::Notices;
 use super::queue::{Leaving, Outcome, Queue};
 use super::regions::settings::RegionMode;
-use super::release;
 use super::settings::Settings;
 use super::stream_format::StreamFormat;
+use super::timing::Timing;
 use super::video_frame;
 use crate::engine::{Backend, Engine};
 use crate::filter::plan::Options;
-use crate::regions::clock::FrameTime;
+use crate::regions::clock::FrameTimes;
 use crate::regions::frame_regions::RegionTracker;
 
 /// The state that exists from start to stop. Only the thread that took it from the shared state works with it.
@@ -33,8 +32,7 @@ pub struct Session {
     pub copy_pool: Option<gst::BufferPool>,
     /// Whether frames were dropped after the last one that has left.
     pub has_gap: bool,
-    /// Whether the base class will set the DISCONT flag of the next buffer that it pushes, because a frame with that flag has
-    /// arrived, or one that was late.
+    /// Whether the base class will set the DISCONT flag of the next buffer that it pushes, because a frame with that flag has arrived.
     pub base_has_discont: bool,
     /// `None` before the first caps.
     pub format: Option<Arc<StreamFormat>>,
@@ -42,13 +40,14 @@ pub struct Session {
     pub refused_caps: Option<gst::Caps>,
     /// What the bus and the log say once.
     pub notices: Notices,
-    /// The time from one frame to the next, in nanoseconds, where the caps have no frame rate.
-    interval: FrameInterval,
+    pub timing: Timing,
     /// The thread in which control bindings set properties now.
     pub controlled_by: Option<ThreadId>,
     /// The values of the properties with which the next frame enters, and how it is blurred as a whole.
     pub settings: Settings,
     pub options: Options,
+    /// The times of the next frame.
+    pub times: FrameTimes,
     /// Why the next frame cannot be blurred, which is found before the base class negotiates for it.
     pub pending_failure: Option<FrameFailure>,
     /// The objects of the previous frames and of those that wait.
@@ -79,10 +78,11 @@ impl Session {
             format: None,
             refused_caps: None,
             notices: Notices::default(),
-            interval: FrameInterval::default(),
+            timing: Timing::default(),
             controlled_by: None,
             settings,
             options,
+            times: FrameTimes::default(),
             pending_failure: None,
             tracker: RegionTracker::default(),
             downstream_takes_video_meta: false,
@@ -112,16 +112,24 @@ impl Session {
     /// latter are none on the CPU, which completes a frame when it is submitted, nor of frames that stay on the device, which
     /// are pushed without waiting for the device.
     pub fn latency(&self) -> gst::ClockTime {
-        let Some(format) = &self.format else { return gst::ClockTime::ZERO };
-        let frames = self.most_held(format) as u64;
-        let estimate = || gst::ClockTime::from_nseconds(self.interval.nanoseconds.saturating_mul(frames));
-        format.duration(frames).unwrap_or_else(estimate)
+        let latency = self.timing.latency(self.most_held(), self.stated_interval());
+        latency.unwrap_or_default()
     }
 
-    /// By how much the latency is longer than the frames that it stands for, because it is estimated.
-    pub fn spare_latency(&self) -> gst::ClockTime {
-        let is_known = self.format.as_ref().is_none_or(|format| format.duration(1).is_some());
-        if is_known { gst::ClockTime::ZERO } else { self.latency() / 9 }
+    /// Whether frames are held back for a time that is not known.
+    pub fn is_latency_unknown(&self) -> bool {
+        let held = self.most_held();
+        self.timing.latency(held, self.stated_interval()).is_none() && self.timing.has_seen_more_than(held)
+    }
+
+    /// Notes the times of the next frame, which comes at the running time `now` of a pipeline that plays.
+    pub fn note_times(&mut self, buffer: &gst::BufferRef, now: Option<gst::ClockTime>) {
+        self.times = self.timing.enter(buffer, self.stated_interval(), self.most_held(), now);
+    }
+
+    /// The interval of frames by the caps, in nanoseconds.
+    fn stated_interval(&self) -> Option<u64> {
+        self.format.as_ref().and_then(|format| format.interval())
     }
 
     /// Most frames that wait for later ones.
@@ -132,32 +140,16 @@ impl Session {
         }
     }
 
-    /// Most frames that may be held back.
-    fn most_held(&self, format: &StreamFormat) -> usize {
+    /// Most frames that may be held back; none before the first caps.
+    fn most_held(&self) -> usize {
+        let Some(format) = &self.format else { return 0 };
         let is_complete = !self.is_on_cuda() || format.is_device_resident();
         self.most_waiting() + if is_complete { 0 } else { self.max_in_flight - 1 }
-    }
-
-    /// The running time at which a frame of a live stream leaves whether later ones come or not, if its latency counts from `since`.
-    /// `None` if the latency is not known.
-    pub fn release_time(&self, since: Option<gst::ClockTime>) -> Option<gst::ClockTime> {
-        let latency = Some(self.latency()).filter(|latency| !latency.is_zero())?;
-        Some(since?.saturating_add(latency).saturating_add(release::DELAY))
     }
 
     /// Whether a buffer is of the pool of copies.
     pub fn is_copy(&self, buffer: &gst::BufferRef) -> bool {
         self.copy_pool.is_some() && video_frame::pool_of(buffer) == self.copy_pool
-    }
-
-    /// Notes the time of a frame, in nanoseconds since the first one, and its own. `false` if frames are held back for a time that is not
-    /// known.
-    pub fn note_time(&mut self, now: u64, time: FrameTime) -> bool {
-        let Some(format) = self.format.as_ref().filter(|format| format.duration(1).is_none()) else { return true };
-        match self.most_held(format) {
-            0 => true,
-            frames => self.interval.note(now, time.duration, time.is_discont, frames),
-        }
     }
 
     /// Waits for the frames in flight, which stay in the queue. One that fails does so where it leaves.
@@ -190,11 +182,6 @@ impl Session {
         })
     }
 
-    /// Forgets how long frames took.
-    pub fn forget_times(&mut self) {
-        self.interval = FrameInterval::default();
-    }
-
     /// Drops all frames. Their objects stay covered in later frames. The events between them stay.
     pub fn discard_frames(&mut self) {
         self.queue.leaving.retain(|leaving| matches!(leaving, Leaving::Event(_)));
@@ -202,46 +189,5 @@ impl Session {
             self.tracker.decide(&frame.settings.regions.rules(), &frame.entered);
             self.queue.leaving.extend(frame.events.into_iter().map(Leaving::Event));
         }
-    }
-}
-
-/// An estimate of the time from one frame to the next.
-#[derive(Default)]
-struct FrameInterval {
-    /// 0 if it is not known.
-    nanoseconds: u64,
-    /// The latest times from one frame to the next, the oldest first.
-    latest: VecDeque<u64>,
-    /// The time of the latest frame.
-    now: Option<u64>,
-    /// Frames that were noted.
-    frames: usize,
-}
-
-impl FrameInterval {
-    /// Fewest intervals that are looked at.
-    const FEWEST: usize = 9;
-
-    /// Notes the time of a frame, and whether it does not continue the one before it, of which `held` are held back. `false` if the
-    /// interval is not known when the first of these leaves.
-    fn note(&mut self, now: u64, duration: Option<u64>, is_discont: bool, held: usize) -> bool {
-        let before = self.now.replace(now).filter(|_| !is_discont);
-        let interval = before.and_then(|before| now.checked_sub(before)).filter(|interval| *interval > 0);
-        self.latest.extend(interval.or(duration));
-        let most = held.max(Self::FEWEST);
-        while self.latest.len() > most {
-            self.latest.pop_front();
-        }
-        self.frames += 1;
-        // The median, so that a few pauses do not count; of two the shorter, because streams begin with pauses.
-        let mut sorted: Vec<u64> = self.latest.iter().copied().collect();
-        sorted.sort_unstable();
-        let median = sorted.get(sorted.len().saturating_sub(1) / 2).copied().unwrap_or(0);
-        let begins = self.frames <= most;
-        if median > self.nanoseconds || begins && median < self.nanoseconds / 2 {
-            // An eighth more, so that intervals that vary a little do not change the latency with every frame.
-            self.nanoseconds = median.saturating_add(median / 8);
-        }
-        self.nanoseconds > 0 || self.frames <= held
     }
 }

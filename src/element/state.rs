@@ -9,9 +9,9 @@ use gst::subclass::prelude::ObjectSubclassExt;
 use super::CudaGaussBlur;
 use super::gstcuda::CudaContext;
 use super::published_state::PublishedState;
-use super::release::ReleaseTimer;
 use super::session::Session;
 use super::settings::Settings;
+use super::timer::Timer;
 use crate::process::lock;
 
 /// The element's state. Each part has its own lock, which a method holds only until it returns: settings are copied,
@@ -27,8 +27,8 @@ pub struct SharedState {
     session: Mutex<Option<Box<Session>>>,
     published: Mutex<PublishedState>,
     context: Mutex<Option<CudaContext>>,
-    /// Releases the frames of a live stream.
-    pub release: ReleaseTimer,
+    /// Pushes the frames of a live stream that are due.
+    pub timer: Timer,
 }
 
 impl SharedState {

@@ -97,16 +97,13 @@ impl StreamFormat {
         self.is_same_memory() && options.is_passthrough(&self.layouts[0])
     }
 
-    /// The duration of so many frames, rounded up; `None` without a frame rate, which has the numerator 0.
-    pub fn duration(&self, frames: u64) -> Option<gst::ClockTime> {
+    /// The time from one buffer to the next by the frame rate, in nanoseconds and rounded up; `None` without a rate. Each of two fields
+    /// has half the time of a frame.
+    pub fn interval(&self) -> Option<u64> {
         let fps = self.info.fps();
         let [numerator, denominator] = [fps.numer(), fps.denom()].map(|part| u64::from(part.unsigned_abs()));
-        if numerator == 0 { None } else { gst::ClockTime::SECOND.mul_div_ceil(frames * denominator, numerator) }
-    }
-
-    /// How long a frame lasts: what its buffer says, else by the frame rate.
-    pub fn frame_duration(&self, stated: Option<gst::ClockTime>) -> Option<gst::ClockTime> {
-        stated.filter(|duration| !duration.is_zero()).or_else(|| self.duration(1))
+        let frames = numerator * if self.is_alternate() { 2 } else { 1 };
+        if frames == 0 { None } else { Some((denominator * gst::ClockTime::SECOND.nseconds()).div_ceil(frames)) }
     }
 
     /// Whether input and output are both in CUDA memory.

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MPL-2.0
 //! The streaming thread: what enters, and what leaves when.
 
-use gst::glib::translate::ToGlibPtr;
 use gst::prelude::*;
 use gst_base::prelude::*;
+use gst_base::subclass::prelude::BaseTransformImplExt;
 
-use super::covering::{self, Admission};
+use super::covering;
 use super::error::FrameFailure;
 use super::output_buffer;
-use super::queue::{DecidedFrame, Input, Leaving, Outcome, WaitingFrame, is_scarce};
-use super::region_message::MessageTimes;
+use super::qos::Qos;
+use super::queue::{DecidedFrame, Leaving, Outcome, WaitingFrame, is_scarce};
 use super::reporting::{self, post_failure, report_stats};
 use super::session::Session;
 use super::state::SharedState;
@@ -19,8 +19,8 @@ use super::state::SharedState;
 pub enum Due {
     /// Those beyond the ones that may wait for later frames or be in flight.
     Surplus,
-    /// Also those whose latency is over at this running time.
-    Until(gst::ClockTime),
+    /// Also those whose latency counts from this running time or an earlier one.
+    Since(gst::ClockTime),
     /// All that are in flight, and the surplus of those that wait.
     Submitted,
     /// All.
@@ -28,25 +28,30 @@ pub enum Due {
 }
 
 /// Lets a frame enter, see [`covering::enter`].
-pub fn enter(state: &SharedState, buffer: gst::Buffer, admission: Admission) -> Result<(), gst::FlowError> {
+pub fn enter(state: &SharedState, buffer: gst::Buffer) -> Result<(), gst::FlowError> {
     // Stopped, or called from within a call that works with the stream: the element accepts no frame now.
     let Some(mut session) = state.take_session() else { return Err(gst::FlowError::Flushing) };
-    let spare = session.spare_latency();
-    let since = |times: &MessageTimes| {
-        let upstream = state.published().live_upstream?;
-        let now = state.release.clock().and_then(|clock| clock.now());
-        // Where upstream is later than it says, frames wait for as long all the same, without what an estimate has to spare.
-        now.map(|now| now.saturating_sub(spare)).max(times.running_time.map(|time| time.saturating_add(upstream)))
-    };
-    let entered = covering::enter(state, &mut session, buffer, admission, since);
+    let since = latency_begins(state, &mut session);
+    let entered = covering::enter(state, &mut session, buffer, since);
     let latency = session.latency();
     publish(state, session);
     set_latency(state, latency);
-    if admission == Admission::Refused {
-        // The base class asks for no output then.
-        let _ = push(state, Due::Surplus, false);
-    }
     entered.map_err(|failure| post_failure(state, &failure))
+}
+
+/// The running time from which the latency of the next frame counts; `None` unless the stream is live. Warns if the latency is raised,
+/// because upstream is later than it says.
+fn latency_begins(state: &SharedState, session: &mut Session) -> Option<gst::ClockTime> {
+    let [upstream, _] = state.published().asked?;
+    let running = session.times.running.map(gst::ClockTime::from_nseconds);
+    let expected = running.map(|running| running.saturating_add(upstream));
+    let Some(now) = state.timer.now() else { return expected };
+    if let Some(expected) = expected.filter(|_| session.most_waiting() > 0)
+        && let Some(late) = session.timing.note_arrival(now, expected)
+    {
+        reporting::warn(state, session.notices.of_late_upstream(late, upstream));
+    }
+    Some(session.timing.latency_begins(now, expected))
 }
 
 /// Removes the next frame or event that is due. Submits the frames that have waited long enough.
@@ -61,16 +66,16 @@ fn next(state: &SharedState, session: &mut Session, due: Due) -> Option<Leaving>
         let is_surplus = session.queue.waiting_frames() > session.most_waiting();
         let is_decided = match due {
             Due::Surplus | Due::Submitted => is_surplus,
-            Due::Until(now) => {
-                let since = session.queue.waiting.iter().find_map(|frame| frame.since);
-                is_surplus || session.release_time(since).is_some_and(|time| time <= now)
-            }
+            Due::Since(time) => is_surplus || session.queue.waiting_since().is_some_and(|since| since <= time),
             Due::All => true,
         };
         if !is_full
             && is_decided
             && let Some(mut frame) = session.queue.waiting.pop_front()
         {
+            if matches!(due, Due::Since(_)) && !is_surplus && session.most_waiting() > 0 {
+                state.publish(|published| published.regions.frames_shortened += 1);
+            }
             let events = std::mem::take(&mut frame.events);
             let decided = covering::decide(state, session, frame);
             session.queue.leaving.push_back(Leaving::Frame(decided));
@@ -110,7 +115,7 @@ fn push(state: &SharedState, due: Due, for_base_class: bool) -> Result<Option<gs
     loop {
         // Stopped, or called from within a call that works with the stream.
         let Some(mut session) = state.take_session() else { return Err(gst::FlowError::Flushing) };
-        let has_failed = session.has_failed;
+        let (has_failed, began) = (session.has_failed, state.timer.now());
         let leaving = if has_failed { None } else { next(state, &mut session, due) };
         let (message, event, finished) = match leaving {
             Some(Leaving::Frame(mut frame)) => {
@@ -119,6 +124,11 @@ fn push(state: &SharedState, due: Due, for_base_class: bool) -> Result<Option<gs
             Some(Leaving::Event(event)) => (None, Some(event), Ok((None, false))),
             None => (None, None, Ok((None, true))),
         };
+        match (&finished, began.zip(state.timer.now())) {
+            (Ok((Some(_), _)), Some((began, now))) => session.timing.note_work(now.saturating_sub(began)),
+            (Ok((_, true)), _) => session.timing.idle_since = state.timer.now(),
+            _ => (),
+        }
         if has_failed || finished.is_err() {
             // The frames that entered before an error are not pushed after it. A frame that upstream pushes in spite of it is
             // processed, as in every element of this base class; but where no flow error reaches upstream, none is until a flush.
@@ -137,7 +147,7 @@ fn push(state: &SharedState, due: Due, for_base_class: bool) -> Result<Option<gs
             return Err(gst::FlowError::Error);
         }
         if let Some(event) = event {
-            element.src_pad().push_event(event);
+            state.parent_sink_event(event);
         }
         let (buffer, is_empty) = match finished {
             Ok(finished) => finished,
@@ -170,7 +180,7 @@ fn push_events(state: &SharedState) {
     let events = state.with_session(|session| std::mem::take(&mut session.queue.leaving));
     for leaving in events.into_iter().flatten() {
         if let Leaving::Event(event) = leaving {
-            state.element().src_pad().push_event(event);
+            state.parent_sink_event(event);
         }
     }
 }
@@ -185,38 +195,15 @@ pub fn drain(state: &SharedState) {
     let _ = push(state, Due::All, false);
 }
 
-/// The flow error of a frame that the base class passes on unchanged, if no frame may follow those before it.
-pub fn check_flow(state: &SharedState) -> Result<(), gst::FlowError> {
-    match state.with_session(|session| session.has_failed) {
-        Some(false) => Ok(()),
-        Some(true) => Err(gst::FlowError::Error),
-        None => Err(gst::FlowError::Flushing),
-    }
-}
-
-/// Pushes the frames of a live stream whose latency is over. Called by the thread of the timer. `false` if another thread has the stream
-/// lock, because an application may stop the element in that thread, where the element pushes a frame. If the application stops and
-/// starts it in the timer's thread, the lock keeps frames of the new stream out until this returns.
-pub fn release(state: &SharedState) -> bool {
+/// Pushes the frames of a live stream whose latency is over. Called by a thread of the timer, which waits here as long as another one
+/// works with the stream, also if the element is stopped and started meanwhile.
+pub fn push_due(state: &SharedState) {
     let element = state.element();
-    let Some(_streaming) = try_stream_lock(element.sink_pad()) else { return false };
-    if let Some(now) = state.release.clock().and_then(|clock| clock.now()) {
-        let _ = push(state, Due::Until(now), false);
-    }
-    true
-}
-
-/// The stream lock of a pad, unless another thread has it.
-fn try_stream_lock(pad: &gst::Pad) -> Option<gst::StreamLock<'_>> {
-    // SAFETY: the pad is live, and with it the recursive mutex, which is unlocked as often as it is locked here.
-    unsafe {
-        let mutex = &raw mut (*pad.as_ptr()).stream_rec_lock;
-        let is_free = gst::glib::ffi::g_rec_mutex_trylock(mutex) != gst::glib::ffi::GFALSE;
-        is_free.then(|| {
-            let lock = pad.stream_lock();
-            gst::glib::ffi::g_rec_mutex_unlock(mutex);
-            lock
-        })
+    let _streaming = element.sink_pad().stream_lock();
+    if let Some(now) = state.timer.now() {
+        let wait = state.with_session(|session| wait(state, session, now)).flatten().unwrap_or_default();
+        // Sets the time of the next call too, for the frames that are not due yet.
+        let _ = push(state, now.checked_sub(wait).map_or(Due::Surplus, Due::Since), false);
     }
 }
 
@@ -227,16 +214,16 @@ pub fn complete_submitted(state: &SharedState) {
 
 /// Gives upstream its buffers back before it is told about allocation: frames in flight are pushed, those that wait are replaced
 /// by copies if upstream may have no other buffers, or if it asks for all (`need-pool=false`). All are pushed if one cannot be.
-pub fn release_buffers(state: &SharedState, needs_pool: bool) {
+pub fn return_buffers(state: &SharedState, needs_pool: bool) {
     let _ = push(state, Due::Submitted, false);
     let Some(mut session) = state.take_session() else { return };
     let mut waiting = std::mem::take(&mut session.queue.waiting);
-    let is_asked_for = |session: &Session, frame: &WaitingFrame| matches!(&frame.input, Input::Buffer(buffer) if !session.is_copy(buffer) && (!needs_pool || is_scarce(buffer)));
+    let is_asked_for = |session: &Session, frame: &WaitingFrame| matches!(&frame.input, Ok(buffer) if !session.is_copy(buffer) && (!needs_pool || is_scarce(buffer)));
     for frame in &mut waiting {
         if is_asked_for(&session, frame)
-            && let Input::Buffer(buffer) = std::mem::replace(&mut frame.input, Input::Late)
+            && let Ok(buffer) = &frame.input
         {
-            frame.input = covering::keep(state, &mut session, buffer, &frame.format);
+            frame.input = covering::keep(state, &mut session, buffer.clone(), &frame.format);
         }
     }
     let is_held = waiting.iter().any(|frame| is_asked_for(&session, frame));
@@ -250,17 +237,13 @@ pub fn release_buffers(state: &SharedState, needs_pool: bool) {
 /// Adds an event to the frames that wait, and pushes those that wait long enough then. Returns it if there are none, after all
 /// frames in flight.
 pub fn queue_event(state: &SharedState, event: gst::Event) -> Option<gst::Event> {
-    let element = state.element();
-    let is_reverse = element.segment().rate() < 0.0;
     let mut event = Some(event);
-    let waits = state.with_session(|session| match (session.queue.waiting.back_mut(), event.take()) {
-        (Some(frame), Some(event)) => {
-            if let gst::EventView::Segment(segment) = event.view() {
-                set_segment(element.upcast_ref(), segment.segment());
-            }
-            frame.add_event(event, is_reverse);
+    let waits = state.with_session(|session| {
+        let is_reverse = session.timing.segment.rate() < 0.0;
+        match (session.queue.waiting.back_mut(), event.take()) {
+            (Some(frame), Some(event)) => frame.add_event(event, is_reverse),
+            (_, not_added) => event = not_added,
         }
-        (_, not_added) => event = not_added,
     });
     if waits.is_some() {
         let due = if event.is_none() { Due::Surplus } else { Due::All };
@@ -269,15 +252,10 @@ pub fn queue_event(state: &SharedState, event: gst::Event) -> Option<gst::Event>
     event
 }
 
-/// Sets the segment of the frames that enter, as the base class does when it pushes the event: it drops late frames by it.
-fn set_segment(element: &gst_base::BaseTransform, segment: &gst::Segment) {
-    // SAFETY: the element is live. The base class itself writes both fields where it handles this event, under the stream lock that
-    // a serialized event holds; only the fields are accessed, because others may be used meanwhile.
-    unsafe {
-        let base = element.as_ptr();
-        gst::ffi::gst_segment_copy_into(segment.to_glib_none().0, &raw mut (*base).segment);
-        (&raw mut (*base).have_segment).write(gst::glib::ffi::GTRUE);
-    }
+/// Sets the segment of the frames that enter, for which downstream has not said what is late.
+pub fn set_segment(state: &SharedState, segment: gst::Segment) {
+    state.with_session(|session| session.timing.segment = segment);
+    state.publish(|published| published.qos = Qos::default());
 }
 
 /// Forgets the objects of the stream that ends, and warns of settings by which it has covered nothing.
@@ -296,7 +274,7 @@ pub fn flush(state: &SharedState) {
     let Some(mut session) = state.take_session() else { return };
     session.discard_frames();
     session.tracker.clear();
-    session.forget_times();
+    session.timing.forget_intervals();
     (session.has_failed, session.has_gap) = (false, false);
     for leaving in std::mem::take(&mut session.queue.leaving) {
         if let Leaving::Event(event) = leaving
@@ -306,16 +284,24 @@ pub fn flush(state: &SharedState) {
         }
     }
     publish(state, session);
+    set_segment(state, gst::Segment::new());
+}
+
+/// How long frames of a live stream wait from the time from which their latency counts; `None` if they do not wait.
+fn wait(state: &SharedState, session: &Session, now: gst::ClockTime) -> Option<gst::ClockTime> {
+    let latency = state.published().promised_latency(now);
+    if session.latency().is_zero() { None } else { Some(session.timing.wait(latency)) }
 }
 
 /// Puts the stream back and updates what applications read.
 fn publish(state: &SharedState, session: Box<Session>) {
-    let release_time = session.release_time(session.queue.since());
+    let since = session.queue.since().zip(state.timer.now());
+    let due = since.and_then(|(since, now)| Some(since.saturating_add(wait(state, &session, now)?)));
     let (active, latency) = (session.engine.active().into(), session.latency());
     report_stats(state, &session.engine);
     let previous = state.publish(|published| std::mem::replace(&mut published.active, active));
     state.put_back_session(session);
-    state.release.set_due(release_time);
+    state.timer.set_due(due);
     if active != previous {
         state.element().notify("active-backend");
         set_latency(state, latency);
@@ -324,8 +310,15 @@ fn publish(state: &SharedState, session: Box<Session>) {
 
 /// Sets the latency that the element reports. If it changed, the pipeline is asked to query it again.
 pub fn set_latency(state: &SharedState, latency: gst::ClockTime) {
-    let previous = state.publish(|published| std::mem::replace(&mut published.latency, latency));
-    if previous != latency {
+    let now = state.timer.now();
+    let is_new = state.publish(|published| {
+        let is_new = published.latency != latency;
+        if is_new {
+            (published.latency, published.latency_since) = (latency, now);
+        }
+        is_new
+    });
+    if is_new {
         let element = state.element();
         let _ = element.post_message(gst::message::Latency::builder().src(&*element).build());
     }

@@ -1,20 +1,64 @@
 // SPDX-License-Identifier: MPL-2.0
-//! The time that passes from frame to frame, whatever their timestamps.
+//! The times of frames, and the time that passes from frame to frame, whatever their timestamps.
 
-/// The time of a frame, in nanoseconds.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct FrameTime {
-    /// The running time of its timestamp.
+use std::collections::VecDeque;
+
+use super::zone::StreamSpan;
+
+/// The times of a frame, in nanoseconds, made once when it enters.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct FrameTimes {
+    /// The timestamp of the buffer.
     pub timestamp: Option<u64>,
-    /// How long the frame lasts: of the buffer, else by the frame rate.
+    /// The duration that the buffer states.
     pub duration: Option<u64>,
+    /// How long the frame is shown, in the time of timestamps: the duration of the buffer, else of a frame by the caps, but no less than
+    /// the measured time from one frame to the next.
+    pub interval: Option<u64>,
+    /// The interval in running time, which a rate other than 1 scales.
+    pub shown_for: Option<u64>,
+    /// The running time of the timestamp, which goes on through segments.
+    pub running: Option<u64>,
+    /// The stream time of the timestamp, if it is in the segment.
+    pub stream: Option<u64>,
+    /// The stream times between which the frame is shown.
+    pub span: Option<StreamSpan>,
     /// Whether the frame does not continue the previous one.
     pub is_discont: bool,
+    /// The time since the first frame by [`Clock`].
+    pub now: u64,
+}
+
+/// The latest values of a measurement.
+#[derive(Debug, Default)]
+pub struct Latest(VecDeque<u64>);
+
+impl Latest {
+    /// Adds a value. Those before the latest `most` are forgotten.
+    pub fn add(&mut self, value: u64, most: usize) {
+        self.0.push_back(value);
+        while self.0.len() > most {
+            self.0.pop_front();
+        }
+    }
+
+    /// How many values there are.
+    pub fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The smallest value that so many percent of all do not exceed; `None` without values.
+    pub fn percentile(&self, percent: usize) -> Option<u64> {
+        let mut sorted: Vec<u64> = self.0.iter().copied().collect();
+        sorted.sort_unstable();
+        let rank = (sorted.len() * percent).div_ceil(100);
+        sorted.get(rank.saturating_sub(1)).copied()
+    }
 }
 
 /// A time that never goes back.
 ///
-/// Time passes by timestamps. For a frame without one it passes by the frame's duration, and without that not at all. A
+/// Time passes by timestamps. For a frame without one it passes by the time that the frame is shown, and without that not at all. A
 /// timestamp before the latest one counts as the same time: frames were swapped. If it is before it by more than
 /// `hold-time`, the stream begins anew there.
 #[derive(Debug, Default)]
@@ -27,20 +71,20 @@ pub struct Clock {
 impl Clock {
     /// Whether the frame is a jump back, after which nothing is known of the objects before it: a discontinuity that goes
     /// back by more than `hold_time`. Elements that lose frames set the flag too, so that it alone says nothing.
-    pub fn is_jump(&self, time: FrameTime, hold_time: u64) -> bool {
+    pub fn is_jump(&self, time: &FrameTimes, hold_time: u64) -> bool {
         time.is_discont && self.back(time) > hold_time
     }
 
     /// The time of the next frame, in nanoseconds since the first one.
-    pub fn advance(&mut self, time: FrameTime, hold_time: u64) -> u64 {
+    pub fn advance(&mut self, time: &FrameTimes, hold_time: u64) -> u64 {
         let back = self.back(time);
-        let elapsed = match (time.timestamp, self.latest) {
+        let elapsed = match (time.running, self.latest) {
             (Some(now), Some(latest)) => now.saturating_sub(latest),
             // The first timestamp says nothing about the time since the frames without one.
             (Some(_), None) => 0,
-            (None, _) => time.duration.unwrap_or(0),
+            (None, _) => time.shown_for.unwrap_or(0),
         };
-        self.latest = match time.timestamp {
+        self.latest = match time.running {
             Some(_) if back > 0 && back <= hold_time => self.latest,
             Some(now) => Some(now),
             None => self.latest.map(|latest| latest.saturating_add(elapsed)),
@@ -50,8 +94,8 @@ impl Clock {
     }
 
     /// How far before the latest timestamp that of a frame is.
-    fn back(&self, time: FrameTime) -> u64 {
-        time.timestamp.zip(self.latest).map_or(0, |(now, latest)| latest.saturating_sub(now))
+    fn back(&self, time: &FrameTimes) -> u64 {
+        time.running.zip(self.latest).map_or(0, |(now, latest)| latest.saturating_sub(now))
     }
 }
 
@@ -61,25 +105,38 @@ mod tests {
 
     const HOLD: u64 = 1000;
 
-    fn at(timestamp: u64) -> FrameTime {
-        FrameTime { timestamp: Some(timestamp), ..FrameTime::default() }
+    fn at(running: u64) -> FrameTimes {
+        FrameTimes { running: Some(running), ..FrameTimes::default() }
     }
 
-    fn lasting(duration: u64) -> FrameTime {
-        FrameTime { duration: Some(duration), ..FrameTime::default() }
+    fn lasting(interval: u64) -> FrameTimes {
+        FrameTimes { shown_for: Some(interval), ..FrameTimes::default() }
     }
 
-    fn times(frames: &[FrameTime]) -> Vec<u64> {
+    fn times(frames: &[FrameTimes]) -> Vec<u64> {
         let mut clock = Clock::default();
-        frames.iter().map(|frame| clock.advance(*frame, HOLD)).collect()
+        frames.iter().map(|frame| clock.advance(frame, HOLD)).collect()
+    }
+
+    #[test]
+    fn a_percentile_is_one_of_the_values() {
+        let mut latest = Latest::default();
+        assert_eq!(latest.percentile(50), None);
+        for (value, median, high) in [(7, 7, 7), (1, 1, 7), (9, 7, 9), (3, 3, 9), (5, 3, 9)] {
+            latest.add(value, 4);
+            assert_eq!([50, 95].map(|percent| latest.percentile(percent)), [Some(median), Some(high)]);
+        }
+        assert_eq!(latest.count(), 4);
+        (0..100).for_each(|value| latest.add(value, 32));
+        assert_eq!([1, 50, 95, 100].map(|percent| latest.percentile(percent)), [68, 83, 98, 99].map(Some));
     }
 
     #[test]
     fn time_passes_by_timestamps_else_by_durations() {
         assert_eq!(times(&[at(500), at(540), at(580)]), [0, 40, 80]);
-        assert_eq!(times(&[lasting(40), lasting(40), FrameTime::default()]), [40, 80, 80]);
+        assert_eq!(times(&[lasting(40), lasting(40), FrameTimes::default()]), [40, 80, 80]);
         assert_eq!(
-            times(&[FrameTime::default(), at(500), at(540)]),
+            times(&[FrameTimes::default(), at(500), at(540)]),
             [0, 0, 40],
             "the first timestamp is no elapsed time"
         );
@@ -96,11 +153,11 @@ mod tests {
     #[test]
     fn only_a_discontinuity_back_by_more_than_the_hold_is_a_jump() {
         let mut clock = Clock::default();
-        clock.advance(at(5000), HOLD);
-        let jump = |timestamp| FrameTime { is_discont: true, ..at(timestamp) };
-        assert!(clock.is_jump(jump(3999), HOLD));
-        for frame in [jump(4000), jump(9000), at(0), FrameTime { is_discont: true, ..FrameTime::default() }] {
-            assert!(!clock.is_jump(frame, HOLD), "{frame:?}");
+        clock.advance(&at(5000), HOLD);
+        let jump = |running| FrameTimes { is_discont: true, ..at(running) };
+        assert!(clock.is_jump(&jump(3999), HOLD));
+        for frame in [jump(4000), jump(9000), at(0), FrameTimes { is_discont: true, ..FrameTimes::default() }] {
+            assert!(!clock.is_jump(&frame, HOLD), "{frame:?}");
         }
     }
 }

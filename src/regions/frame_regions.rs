@@ -2,12 +2,12 @@
 //! The regions of each frame: which detections count, what is covered of objects that are not found in it, and what becomes of a
 //! frame without detections.
 
-use super::clock::{Clock, FrameTime};
+use super::clock::{Clock, FrameTimes};
 use super::detection::{Detection, Found, Looked};
 use super::on_missing::{Detectors, FrameAction};
 use super::rules::Rules;
 use super::tracks::{Decided, Evidence, TrackedObject, Tracks};
-use super::zone::{StreamSpan, Zone};
+use super::zone::Zone;
 use crate::filter::regions::{Area, Rect, Region};
 use crate::filter::weights::{Mask, Object, Shape};
 
@@ -63,8 +63,8 @@ pub struct EnteredFrame {
     pub views: [u32; 2],
     /// Whether the picture is one field, in whose rows or in those of a frame a detector may count.
     pub is_field: bool,
-    /// The frame's time for the zones.
-    pub span: Option<StreamSpan>,
+    /// When it is shown.
+    pub times: FrameTimes,
     /// What detectors attached, whatever counts of it.
     pub found: Found,
 }
@@ -84,25 +84,24 @@ impl RegionTracker {
     }
 
     /// Whether a frame does not continue those before it, which are to be decided and forgotten first.
-    pub fn is_jump(&self, time: FrameTime, rules: &Rules) -> bool {
-        self.clock.is_jump(time, rules.holding.time)
+    pub fn is_jump(&self, times: &FrameTimes, rules: &Rules) -> bool {
+        self.clock.is_jump(times, rules.holding.time)
     }
 
     /// Adds the next frame. Called for every frame, also for those that are dropped or covered as a whole whatever is found, so
-    /// that objects are followed through them. Returns its time, in nanoseconds since the first one.
-    pub fn enter(&mut self, rules: &Rules, frame: &EnteredFrame, time: FrameTime) -> u64 {
-        let EnteredFrame { size, found, .. } = frame;
+    /// that objects are followed through them. Sets `now` of its times.
+    pub fn enter(&mut self, rules: &Rules, frame: &mut EnteredFrame) {
+        let EnteredFrame { size, found, times, .. } = frame;
         self.detectors.note(found.looked);
-        let time = self.clock.advance(time, rules.holding.time);
+        times.now = self.clock.advance(times, rules.holding.time);
         let selected = found.detections.iter().filter(|detection| rules.selects(detection));
         let detections = selected.map(|detection| (detection, !rules.covers(detection)));
-        self.tracks.enter(time, *size, rules.holding, detections);
-        time
+        self.tracks.enter(times.now, *size, rules.holding, detections);
     }
 
     /// Decides about the oldest frame that has entered and is not decided, by the rules with which it entered.
     pub fn decide(&mut self, rules: &Rules, frame: &EnteredFrame) -> FrameRegions {
-        let EnteredFrame { size, views, is_field, span, found } = frame;
+        let EnteredFrame { size, views, is_field, times, found } = frame;
         let Decided { objects, is_lost } = self.tracks.decide(*size, rules.holding);
         let action = self.detectors.decide(rules.on_missing, rules.shows_regions, found.looked);
         let is_missing = action != FrameAction::Regions || self.detectors.is_silent(found.looked);
@@ -119,7 +118,7 @@ impl RegionTracker {
                     let covered = |object| covered_regions(object, &found.detections, rules, *size, *is_field);
                     objects.into_iter().flat_map(covered).collect()
                 };
-                let zones = rules.zones.iter().filter(|zone| zone.is_active(*span, rules.shows_regions));
+                let zones = rules.zones.iter().filter(|zone| zone.is_active(times.span, rules.shows_regions));
                 regions.extend(zones.flat_map(|zone| zone_regions(zone, rules, *size, *views)));
                 regions
             }
@@ -279,19 +278,21 @@ mod tests {
             size: SIZE,
             views: [1, 1],
             is_field: false,
-            span: None,
+            times: FrameTimes::default(),
             found: Found { looked, detections: detections.to_vec(), beyond: 0 },
         }
     }
 
-    fn at(frame: u64) -> FrameTime {
-        FrameTime { timestamp: Some(frame * FRAME), ..FrameTime::default() }
+    /// Sets the time of a frame.
+    fn at(frame: u64, entered: &mut EnteredFrame) -> &mut EnteredFrame {
+        entered.times.running = Some(frame * FRAME);
+        entered
     }
 
     /// Enters a frame and decides about it.
     fn decide(tracker: &mut RegionTracker, rules: &Rules, frame: u64, detections: &[Detection]) -> FrameRegions {
-        let entered = entered(detections);
-        tracker.enter(rules, &entered, at(frame));
+        let mut entered = entered(detections);
+        tracker.enter(rules, at(frame, &mut entered));
         tracker.decide(rules, &entered)
     }
 
@@ -329,7 +330,7 @@ mod tests {
                 let mut entered = entered(if frame == 0 { detections } else { &[] });
                 rules.bound(&mut entered.found, SIZE);
                 assert!(entered.found.detections.len() <= MAX_DETECTIONS + 64, "{what}");
-                tracker.enter(&rules, &entered, at(frame));
+                tracker.enter(&rules, at(frame, &mut entered));
                 let found = tracker.decide(&rules, &entered);
                 let covered = Covered::new(&rules, found.action, &found.regions, SIZE);
                 let is_covered = |[x, y]: [f64; 2]| {
@@ -362,7 +363,7 @@ mod tests {
         let (mut tracker, mut entered) = (RegionTracker::default(), entered(&spread));
         rules.bound(&mut entered.found, SIZE);
         assert!(entered.found.detections.len() > MAX_DETECTIONS);
-        tracker.enter(&rules, &entered, at(0));
+        tracker.enter(&rules, at(0, &mut entered));
         assert_eq!(tracker.decide(&rules, &entered).regions.len(), MAX_DETECTIONS);
     }
 
@@ -542,14 +543,14 @@ mod tests {
     fn ellipses_in_fields_are_boxes_and_not_shown() {
         let mut rules = Rules { shape: Some(Shape::Ellipse), on_missing: PASS, ..default_rules() };
         for (is_field, shape, shown) in [(false, Shape::Ellipse, 1), (true, Shape::Box, 0)] {
-            let entered = EnteredFrame { is_field, ..entered(&[face(100.0, 1.0)]) };
+            let mut entered = EnteredFrame { is_field, ..entered(&[face(100.0, 1.0)]) };
             rules.shows_regions = false;
             let mut tracker = RegionTracker::default();
-            tracker.enter(&rules, &entered, at(0));
+            tracker.enter(&rules, at(0, &mut entered));
             let covered = regions(tracker.decide(&rules, &entered));
             assert!(covered.len() == 1 && covered[0].outline.shape == shape, "{covered:?}");
             rules.shows_regions = true;
-            tracker.enter(&rules, &entered, at(1));
+            tracker.enter(&rules, at(1, &mut entered));
             assert_eq!(regions(tracker.decide(&rules, &entered)).len(), shown);
         }
     }
@@ -630,11 +631,12 @@ mod tests {
     #[test]
     fn clear_forgets_objects_time_and_frames_that_wait_but_not_that_there_is_a_detector() {
         let mut rules = Rules { on_missing: PASS, ..default_rules() };
-        let (mut tracker, next) = (RegionTracker::default(), entered(&[face(400.0, 1.0)]));
+        let (mut tracker, mut next) = (RegionTracker::default(), entered(&[face(400.0, 1.0)]));
         decide(&mut tracker, &rules, 0, &[face(1.0, 1.0)]);
-        tracker.enter(&rules, &entered(&[]), at(1));
+        tracker.enter(&rules, at(1, &mut entered(&[])));
         tracker.clear();
-        assert_eq!(tracker.enter(&rules, &next, at(2)), 0);
+        tracker.enter(&rules, at(2, &mut next));
+        assert_eq!(next.times.now, 0);
         let origins = regions(tracker.decide(&rules, &next)).iter().map(|region| region.origin).collect::<Vec<_>>();
         assert_eq!(origins, [Origin::Detection(Evidence::Found)]);
         rules.on_missing = None;

@@ -418,7 +418,8 @@ impl Moment {
         let ns = |time: gst::ClockTime| time.nseconds() as f64;
         let [pts, start, time] = [self.frame.pts?, segment.start()?, segment.time()?].map(ns);
         let (rate, stop) = (self.info.fps(), segment.stop().map(ns));
-        let of_rate = (rate.numer() > 0).then(|| 1e9 * f64::from(rate.denom()) / f64::from(rate.numer()));
+        let buffers = if self.is_field() { 2.0 } else { 1.0 };
+        let of_rate = (rate.numer() > 0).then(|| 1e9 * f64::from(rate.denom()) / f64::from(rate.numer()) / buffers);
         let duration = self.frame.duration.map(ns).or(of_rate).unwrap_or(0.0);
         // An end beyond the segment is not shown.
         let end = (pts + duration).min(stop.filter(|stop| *stop > pts).unwrap_or(f64::INFINITY));

@@ -427,8 +427,17 @@ impl Writer {
         if self.percent(1) {
             interlace_mode = "fields";
         }
-        let rates = ["framerate=25/1", "framerate=30000/1001", "framerate=0/1", "framerate=0/1,max-framerate=60/1"];
-        let rate = rates[self.below(10).saturating_sub(6) as usize];
+        // The first one is about that of most frames.
+        let rates = [
+            "framerate=25/1",
+            "framerate=30000/1001",
+            "framerate=50/1",
+            "framerate=90000/1",
+            "framerate=1/1",
+            "framerate=0/1",
+            "framerate=0/1,max-framerate=60/1",
+        ];
+        let rate = rates[self.below(13).saturating_sub(6) as usize];
         let is_alpha = self.names_alpha && self.percent(85);
         let is_in_cuda = self.machine != Machine::Cpu && self.percent(35) && !CUDA_FORMATS.is_empty() && !is_alpha;
         let format = self.pick(match [is_alpha, is_in_cuda] {

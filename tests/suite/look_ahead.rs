@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 //! `look-ahead`: what frames that wait are covered by, what leaves in which order, and whose memory waits.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
 
 use gst::prelude::*;
 use gst_video::VideoFormat;
@@ -320,14 +318,14 @@ fn a_discontinuity_stays_where_it_was() {
     let (pad, frame) = (stream.element.static_pad("src").unwrap(), stream.frame());
     pad.unlink(&pad.peer().unwrap()).unwrap();
     assert_eq!(stream.harness.push(frame), Err(gst::FlowError::NotLinked));
-    // A dropped frame leaves one, also one that is late, which is dropped as it enters.
+    // A dropped frame leaves one, also one that is late.
     Stream::gray("look-ahead=2 on-missing=drop region-sources=roi")
         .plays(&[("face*2 frame face*3 eos", "0-1 3! 4-5 eos")])
         .counts("frames-dropped=1");
-    Stream::gray("look-ahead=3").plays(&[("frame*6 late@6 frame*6 eos", "0-5 7! 8-11 eos")]);
-    // The base class drops late frames by the segment that they entered with, though the event waits.
+    Stream::gray("look-ahead=3").plays(&[("frame*6 late@6 frame*6 eos", "0-2 7! 8-11 eos")]);
+    // Times are those of the segment that a frame entered with.
     Stream::gray("look-ahead=3")
-        .plays(&[("frame*4 segment@1000+4 late@5 frame@1000 frame*3 eos", "0-3 segment 1002! 1003 eos")]);
+        .plays(&[("frame*4 segment@1000+4 late@5 frame@1000 frame*3 eos", "0 segment 1002! 1003 eos")]);
 }
 
 /// Upstream has the error, and may push on all the same. Events leave where the frame would have. The cover grows in the time of
@@ -384,186 +382,4 @@ fn an_allocation_query_gives_buffers_back() {
         stream.plays(&[(query, "")]).counts(&format!("frames-copied={copies}"));
         stream.plays(&[("eos", "0-3:49x31+0+0 eos")]);
     }
-}
-
-/// Waits for what another thread does. The limit is only reached if a test fails.
-#[track_caller]
-fn wait_until(is_done: impl Fn() -> bool) {
-    let begin = Instant::now();
-    while !is_done() {
-        assert!(begin.elapsed() < Duration::from_secs(60), "it does not happen");
-        std::thread::yield_now();
-    }
-}
-
-/// Plays on a clock that the test sets, which is returned with the time at which the running time is 0.
-fn play(stream: &mut Stream) -> (gst_check::TestClock, gst::ClockTime) {
-    stream.harness.use_testclock();
-    stream.element.set_state(gst::State::Paused).unwrap();
-    stream.element.set_state(gst::State::Playing).unwrap();
-    (stream.harness.testclock().unwrap(), stream.element.base_time().unwrap())
-}
-
-/// A live stream, of which upstream stalls: every frame leaves when its latency is over, and none before.
-#[test]
-fn frames_of_a_live_stream_leave_by_the_clock() {
-    const LOOK_AHEAD: u64 = 60;
-    const FRAMES: u64 = 100;
-    let upstream = FRAME / 2;
-    // Upstream is as late as it says, or a second later.
-    for delay in [upstream, upstream + gst::ClockTime::SECOND] {
-        let mut stream = Stream::gray(&format!("look-ahead={LOOK_AHEAD}"));
-        stream.harness.set_upstream_latency(upstream);
-        let (clock, base) = play(&mut stream);
-        assert_eq!(stream.harness.query_latency(), Some(upstream + FRAME * LOOK_AHEAD));
-        // The times at which frames leave.
-        let mut times = Vec::new();
-        for frame in 0..FRAMES {
-            clock.set_time(base + FRAME * frame + delay);
-            times.extend(stream.enter("frame").outputs().iter().map(|_| clock.time()));
-        }
-        let before = times.len();
-        assert_eq!(before as u64, FRAMES - LOOK_AHEAD, "those that later frames followed");
-        while times.len() < FRAMES as usize {
-            let id = clock.wait_for_next_pending_id();
-            clock.set_time(id.time().max(clock.time()));
-            clock.process_next_clock_id();
-            let is_out = || stream.harness.buffers_in_queue() > 0;
-            wait_until(|| is_out() || clock.peek_next_pending_id().is_some());
-            times.extend(stream.outputs().iter().map(|_| clock.time()));
-        }
-        for (frame, time) in times.into_iter().enumerate() {
-            let due = base + FRAME * (frame as u64 + LOOK_AHEAD) + delay;
-            assert_eq!(time, due + ms(if frame < before { 0 } else { 10 }), "frame {frame}");
-        }
-        // It goes on after it had nothing to wait for.
-        clock.set_time(base + FRAME * 1000);
-        stream.enter("frame@1000");
-        wait_until(|| clock.peek_next_pending_id().is_some());
-        clock.set_time(clock.wait_for_next_pending_id().time());
-        clock.process_next_clock_id();
-        wait_until(|| stream.harness.buffers_in_queue() == 1);
-    }
-}
-
-/// Without a frame rate the latency is an estimate, with an eighth to spare. Upstream is a second later than it says.
-#[test]
-fn frames_of_a_live_stream_without_a_rate_leave_by_the_clock() {
-    // The third frame is the first that enters with an estimate. A pause makes it too long, until the next frame enters.
-    for (frames, due) in [([0, 1, 2, 3, 4].as_slice(), ms(1210)), (&[0, 25, 26], ms(2145))] {
-        let mut stream = Stream::without_rate(VideoFormat::Gray8, "look-ahead=3");
-        let (clock, base) = play(&mut stream);
-        stream.harness.set_upstream_latency(FRAME);
-        stream.harness.query_latency();
-        for frame in frames {
-            clock.set_time(base + FRAME * *frame + gst::ClockTime::SECOND);
-            stream.enter(&format!("frame@{frame}"));
-        }
-        wait_until(|| {
-            clock.process_next_clock_id();
-            clock.peek_next_pending_id().is_some_and(|id| id.time() == base + due)
-        });
-    }
-}
-
-/// Neither a stream that is not live, nor one that is paused, nor one whose latency is not known.
-#[test]
-fn the_clock_releases_only_frames_of_a_live_stream_that_plays() {
-    for case in ["not live", "paused", "unknown", "flushed"] {
-        let is_known = case != "unknown";
-        let gray = if is_known { Stream::gray } else { |text: &str| Stream::without_rate(VideoFormat::Gray8, text) };
-        let mut stream = gray("look-ahead=3");
-        let (clock, _) = play(&mut stream);
-        if case != "not live" {
-            stream.harness.set_upstream_latency(FRAME);
-            stream.harness.query_latency();
-        }
-        stream.enter(if is_known { "frame" } else { "untimed" });
-        match case {
-            "paused" => _ = stream.element.set_state(gst::State::Paused).unwrap(),
-            "flushed" => _ = stream.enter("flush"),
-            _ => (),
-        }
-        clock.set_time(clock.time() + gst::ClockTime::from_seconds(60));
-        for _ in 0..20 {
-            clock.process_next_clock_id();
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        assert_eq!(stream.harness.buffers_received(), 0, "{case}");
-        if case == "paused" {
-            stream.element.set_state(gst::State::Playing).unwrap();
-            wait_until(|| {
-                clock.process_next_clock_id();
-                stream.harness.buffers_received() > 0
-            });
-        }
-        // Stopping ends the thread, whatever it waits for.
-        stream.element.set_state(gst::State::Null).unwrap();
-    }
-}
-
-/// Downstream may stop the element where it pushes a frame, in the timer's thread and in upstream's while the timer has a frame to
-/// push too, and start it again. The new stream has a timer of its own.
-#[test]
-fn a_live_stream_can_be_restarted_where_it_pushes_a_frame() {
-    for is_of_timer in [true, false] {
-        // A stop that waits for ever must not be waited for.
-        let stream = std::thread::spawn(move || restart_where_a_frame_is_pushed(is_of_timer));
-        wait_until(|| stream.is_finished());
-        stream.join().unwrap();
-    }
-}
-
-fn restart_where_a_frame_is_pushed(is_of_timer: bool) {
-    let mut stream = Stream::gray("look-ahead=2");
-    let (clock, _) = play(&mut stream);
-    let is_live = |stream: &mut Stream| {
-        stream.harness.set_upstream_latency(FRAME);
-        stream.harness.query_latency();
-    };
-    is_live(&mut stream);
-    let (element, clock_of_probe) = (stream.element.downgrade(), clock.clone());
-    let (is_restarting, results) = (AtomicBool::new(false), Arc::new(OnceLock::new()));
-    let results_of_probe = Arc::clone(&results);
-    stream.element.static_pad("src").unwrap().add_probe(gst::PadProbeType::BUFFER, move |_, _| {
-        if is_restarting.swap(true, Ordering::Relaxed) {
-            return gst::PadProbeReturn::Ok;
-        }
-        if !is_of_timer {
-            // The timer's thread wants to push the next frame, which this one keeps it from.
-            wait_until(|| clock_of_probe.peek_next_pending_id().is_some());
-            clock_of_probe.set_time(clock_of_probe.time() + gst::ClockTime::SECOND);
-            clock_of_probe.process_next_clock_id();
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        let element = element.upgrade().unwrap();
-        results_of_probe.set([gst::State::Null, gst::State::Playing].map(|state| element.set_state(state))).unwrap();
-        gst::PadProbeReturn::Drop
-    });
-    stream.enter("frame");
-    if is_of_timer {
-        clock.set_time(clock.wait_for_next_pending_id().time());
-        clock.process_next_clock_id();
-    } else {
-        stream.enter("frame*2");
-    }
-    wait_until(|| results.get().is_some());
-    assert_eq!(*results.get().unwrap(), [Ok(gst::StateChangeSuccess::Success); 2]);
-    stream.enter("stream-start caps segment");
-    is_live(&mut stream);
-    // Each frame leaves at its own time.
-    for frames in 1..4 {
-        stream.enter(&format!("frame@{}", 1000 * frames));
-        assert_eq!(stream.harness.buffers_received(), frames - 1);
-        wait_until(|| {
-            clock.process_next_clock_id();
-            clock.peek_next_pending_id().is_some_and(|id| id.time() > clock.time())
-        });
-        assert_eq!(stream.harness.buffers_received(), frames - 1);
-        clock.set_time(clock.wait_for_next_pending_id().time());
-        clock.process_next_clock_id();
-        wait_until(|| stream.harness.buffers_received() == frames);
-    }
-    stream.element.set_state(gst::State::Null).unwrap();
-    assert_eq!(stream.harness.buffers_received(), 3);
 }

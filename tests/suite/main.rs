@@ -9,6 +9,7 @@ mod documentation;
 mod exactness;
 mod floating_point;
 mod formats;
+mod live;
 mod look_ahead;
 mod mosaic;
 mod notices;

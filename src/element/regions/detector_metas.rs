@@ -12,12 +12,11 @@ use crate::regions::masks::MaskReader;
 /// The duration of a frame of which it is not known, in nanoseconds.
 const ASSUMED_FRAME: u64 = 40_000_000;
 
-/// Reads the metas of the selected sources. Masks cost time, and are read only for objects that the labels `masked` select;
-/// without these none is.
-pub fn read(buffer: &gst::BufferRef, sources: RegionSources, masked: Option<&Labels>) -> Found {
-    let timestamp = time_of(buffer);
-    let duration = buffer.duration().map(gst::ClockTime::nseconds).filter(|duration| *duration > 0);
-    let mut masks = masked.map(|labels| MaskReader::new(labels).of_frame(timestamp, duration.unwrap_or(ASSUMED_FRAME)));
+/// Reads the metas of the selected sources in the buffer of a frame that is shown for `interval` nanoseconds, if that is known. Masks
+/// cost time, and are read only for objects that the labels `masked` select; without these none is.
+pub fn read(buffer: &gst::BufferRef, interval: Option<u64>, sources: RegionSources, masked: Option<&Labels>) -> Found {
+    let interval = interval.unwrap_or(ASSUMED_FRAME);
+    let mut masks = masked.map(|labels| MaskReader::new(labels).of_frame(time_of(buffer), interval));
     let mut found = Found { looked: Looked::NotAsked, detections: Vec::new(), beyond: 0 };
     if sources.intersects(RegionSources::ROI | RegionSources::ANALYTICS) {
         found.looked = Looked::No;
@@ -101,16 +100,16 @@ mod tests {
     #[test]
     fn regions_of_interest_are_detections() {
         let buffer = buffer_with("face", (1, 2, 30, u32::MAX), &[]);
-        let found = read(&buffer, RegionSources::ROI | RegionSources::ANALYTICS, None);
+        let found = read(&buffer, None, RegionSources::ROI | RegionSources::ANALYTICS, None);
         let area = Area { left: 1.0, top: 2.0, right: 31.0, bottom: 2.0 + f64::from(u32::MAX) };
         let detection = Detection { certain: Some(area), ..Detection::new(Some("face".to_owned()), area) };
         assert_eq!(found, Found { looked: Looked::Yes, detections: vec![detection], beyond: 0 });
 
         let not_asked = Found { looked: Looked::NotAsked, detections: vec![], beyond: 0 };
-        assert_eq!(read(&buffer, RegionSources::ZONES, None), not_asked);
+        assert_eq!(read(&buffer, None, RegionSources::ZONES, None), not_asked);
         let none = Found { looked: Looked::No, detections: vec![], beyond: 0 };
-        assert_eq!(read(&buffer, RegionSources::ANALYTICS | RegionSources::ZONES, None), none);
-        assert_eq!(read(&gst::Buffer::new(), RegionSources::all(), None), none);
+        assert_eq!(read(&buffer, None, RegionSources::ANALYTICS | RegionSources::ZONES, None), none);
+        assert_eq!(read(&gst::Buffer::new(), None, RegionSources::all(), None), none);
     }
 
     #[test]
@@ -121,7 +120,7 @@ mod tests {
             // SAFETY: the pointer is to the live meta that `meta` borrows mutably.
             unsafe { (*meta.as_mut_ptr()).roi_type = 0 };
         }
-        assert_eq!(read(&buffer, RegionSources::ROI, None).detections[0].label, None);
+        assert_eq!(read(&buffer, None, RegionSources::ROI, None).detections[0].label, None);
     }
 
     #[test]
@@ -143,12 +142,12 @@ mod tests {
             (vec![text], None),
         ] {
             let buffer = buffer_with("person", (0, 0, 8, 8), &params);
-            assert_eq!(read(&buffer, RegionSources::ROI, None).detections[0].confidence, expected, "{params:?}");
+            assert_eq!(read(&buffer, None, RegionSources::ROI, None).detections[0].confidence, expected, "{params:?}");
         }
         for (id, expected) in [(17, Some(17)), (-1, None)] {
             let param = gst::Structure::builder("object_id").field("id", id).build();
             let buffer = buffer_with("person", (0, 0, 8, 8), &[param]);
-            assert_eq!(read(&buffer, RegionSources::ROI, None).detections[0].tracking_id, expected);
+            assert_eq!(read(&buffer, None, RegionSources::ROI, None).detections[0].tracking_id, expected);
         }
     }
 
@@ -179,7 +178,7 @@ mod tests {
     fn mask_of(sample: gst::Sample) -> Option<Mask> {
         let buffer = buffer_with_mask((4, 2, 20, 10), |param| param.field("sample", sample));
         let all = Labels::default();
-        let mut found = read(&buffer, RegionSources::ROI, Some(&all));
+        let mut found = read(&buffer, None, RegionSources::ROI, Some(&all));
         assert_eq!((found.looked, found.detections.len()), (Looked::Yes, 1));
         let area = Area { left: 4.0, top: 2.0, right: 24.0, bottom: 12.0 };
         assert_eq!((found.detections[0].area, found.detections[0].certain), (area, Some(area)));
@@ -204,7 +203,7 @@ mod tests {
         });
         let has_mask = |labels: Option<&str>| {
             let labels = labels.map(Labels::parse);
-            read(&buffer, RegionSources::ROI, labels.as_ref()).detections[0].mask.is_some()
+            read(&buffer, None, RegionSources::ROI, labels.as_ref()).detections[0].mask.is_some()
         };
         assert_eq!([Some(""), Some("Person"), Some("face"), None].map(has_mask), [true, true, false, false]);
     }
@@ -221,8 +220,7 @@ mod tests {
             let sample = gst::Sample::builder().buffer(&samples).caps(&gray(4, 1)).build();
             let mut buffer = buffer_with_mask((4, 2, 20, 10), |param| param.field("sample", sample));
             buffer.get_mut().unwrap().set_pts(time(frame));
-            buffer.get_mut().unwrap().set_duration(time(duration));
-            let mut found = read(&buffer, RegionSources::ROI, Some(&Labels::default()));
+            let mut found = read(&buffer, duration, RegionSources::ROI, Some(&Labels::default()));
             let detection = found.detections.remove(0);
             assert_eq!(detection.mask.is_some(), byte >= 128);
             detection.has_old_mask
@@ -235,7 +233,7 @@ mod tests {
             (SECOND, Some(frame), true),
             (40_000_000, None, false),
             (80_000_000, None, true),
-            (80_000_000, Some(0), true),
+            (80_000_000, Some(50_000_000), true),
             (80_000_000, Some(SECOND / 10), false),
         ] {
             assert_eq!(has_old(Some(SECOND), duration, Some(SECOND - back), 255), is_old, "{back} {duration:?}");
@@ -284,13 +282,13 @@ mod tests {
         let all = Labels::default();
         for add in adds {
             let buffer = buffer_with_mask((4, 2, 20, 10), add);
-            assert_eq!(read(&buffer, RegionSources::ROI, Some(&all)).detections[0].mask, None);
+            assert_eq!(read(&buffer, None, RegionSources::ROI, Some(&all)).detections[0].mask, None);
         }
         // What says that a detector found nothing.
         let buffer = buffer_with_mask((0, 0, 0, 0), |param| {
             param.field("sample", sample(Some(&gray(4, 2)), Some(vec![255; 8])))
         });
-        assert_eq!(read(&buffer, RegionSources::ROI, Some(&all)).detections[0].mask, None);
+        assert_eq!(read(&buffer, None, RegionSources::ROI, Some(&all)).detections[0].mask, None);
     }
 
     /// A sample whose buffer has a GstVideoMeta that says so.
@@ -329,7 +327,7 @@ mod tests {
             meta.add_param(gst::Structure::builder("mask").field("sample", &largest).build());
         }
         let all = Labels::default();
-        let found = read(&buffer, RegionSources::ROI, Some(&all));
+        let found = read(&buffer, None, RegionSources::ROI, Some(&all));
         assert_eq!(found.detections.iter().filter(|detection| detection.mask.is_some()).count(), 4);
         assert_eq!(found.detections.len(), 6);
     }
@@ -362,7 +360,7 @@ mod tests {
             let edge = |random: &mut dyn FnMut(u64) -> u64| [0, 7, u32::MAX, 1 << 31][random(4) as usize];
             let rect = (edge(&mut random), edge(&mut random), edge(&mut random), edge(&mut random));
             let buffer = buffer_with_mask(rect, |param| param.field("sample", sample));
-            let found = read(&buffer, RegionSources::ROI, Some(&all));
+            let found = read(&buffer, None, RegionSources::ROI, Some(&all));
             assert_eq!((found.looked, found.detections.len()), (Looked::Yes, 1));
             if let Some(mask) = &found.detections[0].mask {
                 assert_eq!(mask.area(), found.detections[0].area);

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: MPL-2.0
+//! The timer of live streams: a frame leaves when its latency is over, also if upstream stalls, because the last seconds before an
+//! outage are what people want to see. The pipeline's clock calls when that is, and a thread of GStreamer's pool pushes the frames.
+
+use std::sync::{Mutex, OnceLock};
+
+use gst::glib;
+use gst::prelude::*;
+use gst::subclass::prelude::*;
+
+use super::CudaGaussBlur;
+use crate::process::lock;
+
+/// The clock of a pipeline that plays, and the time at which its running time is 0.
+#[derive(Debug, Clone)]
+pub struct RunningClock {
+    pub clock: gst::Clock,
+    pub base_time: gst::ClockTime,
+}
+
+/// Calls when the running time is over at which frames are due.
+#[derive(Default)]
+pub struct Timer {
+    next: Mutex<Next>,
+    /// What is called.
+    push_due: OnceLock<(glib::WeakRef<CudaGaussBlur>, fn(&CudaGaussBlur))>,
+}
+
+#[derive(Default)]
+struct Next {
+    /// `None` unless the pipeline plays.
+    clock: Option<RunningClock>,
+    /// The running time at which frames are due.
+    due: Option<gst::ClockTime>,
+    /// What the clock waits for, and the running time of it.
+    waits_for: Option<(gst::ClockTime, gst::SingleShotClockId)>,
+    /// Whether a thread pushes frames, or has been asked to. The clock does not wait meanwhile.
+    is_pushing: bool,
+}
+
+impl Timer {
+    /// The running time now, if the pipeline plays.
+    pub fn now(&self) -> Option<gst::ClockTime> {
+        let RunningClock { clock, base_time } = lock(&self.next).clock.clone()?;
+        clock.time().checked_sub(base_time)
+    }
+
+    /// Sets what is called when frames are due, for the first time.
+    pub fn on_due(&self, element: &CudaGaussBlur, push_due: fn(&CudaGaussBlur)) {
+        self.push_due.get_or_init(|| (element.downgrade(), push_due));
+    }
+
+    /// Sets the clock when the pipeline begins to play, and removes it when that ends.
+    pub fn set_clock(&self, clock: Option<RunningClock>) {
+        lock(&self.next).clock = clock;
+        self.wait(true);
+    }
+
+    /// Sets the running time at which frames are due; `None` if there are none.
+    pub fn set_due(&self, due: Option<gst::ClockTime>) {
+        lock(&self.next).due = due;
+        self.wait(due.is_none());
+    }
+
+    /// A thread has pushed the frames that were due.
+    fn end(&self) {
+        lock(&self.next).is_pushing = false;
+        self.wait(false);
+    }
+
+    /// Lets the clock wait for the time that is set, `anew` even if it waits already for an earlier one, which is as well: then the time
+    /// that is set is waited for next.
+    fn wait(&self, anew: bool) {
+        let (replaced, id) = {
+            let mut next = lock(&self.next);
+            let due = next.due;
+            let replaced = next.waits_for.take_if(|(time, _)| anew || Some(*time) > due);
+            let time = due.filter(|_| next.waits_for.is_none() && !next.is_pushing);
+            let id = next.clock.as_ref().zip(time).and_then(|(RunningClock { clock, base_time }, due)| {
+                Some((due, clock.new_single_shot_id(base_time.checked_add(due)?)))
+            });
+            next.waits_for = next.waits_for.take().or(id.clone());
+            (replaced, id)
+        };
+        if let Some((_, id)) = replaced {
+            id.unschedule();
+        }
+        if let Some((_, id)) = id
+            && let Some((element, _)) = self.push_due.get()
+        {
+            let element = element.clone();
+            // A clock that cannot wait is one by which no frame leaves.
+            let _ = id.wait_async(move |_, _, id| {
+                if let Some(element) = element.upgrade() {
+                    element.imp().timer.come(id);
+                }
+            });
+        }
+    }
+
+    /// The clock has come to the time of `id`.
+    fn come(&self, id: &gst::ClockId) {
+        let now = self.now();
+        let is_due = {
+            let mut next = lock(&self.next);
+            next.waits_for.take_if(|(_, waits_for)| **waits_for == *id);
+            let is_due = !next.is_pushing && next.due.zip(now).is_some_and(|(due, now)| now >= due);
+            next.is_pushing |= is_due;
+            is_due
+        };
+        match self.push_due.get().and_then(|(element, push_due)| Some((element.upgrade()?, *push_due))) {
+            // Not in the clock's own thread, which others wait for.
+            Some((element, push_due)) if is_due => element.call_async(move |element| {
+                push_due(element);
+                element.imp().timer.end();
+            }),
+            _ => self.wait(false),
+        }
+    }
+}
