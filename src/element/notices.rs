@@ -245,8 +245,8 @@ impl Notices {
             return Vec::new();
         }
         let is_idle = settings.has_zones() && self.has_covered && !self.has_active_zone;
-        let idle = "no zone was active in any frame: start and end are stream times in nanoseconds; compare them with the times \
-                    of the stream";
+        let idle = "no zone was active in any frame: start and end are stream times in seconds; compare them with the times of \
+                    the stream";
         let texts = [
             self.no_regions(settings, without_regions, TO_THE_END),
             self.none_counts(settings, self.tally.detections > 0, size),

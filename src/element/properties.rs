@@ -60,11 +60,11 @@ impl Field for Labels {
 
 impl Field for Zones {
     fn get(&self) -> glib::Value {
-        self.to_array().to_value()
+        self.as_array().to_value()
     }
 
     fn set(&mut self, value: &glib::Value) {
-        *self = Self::parse(value.get().expect(TYPE_IS_CHECKED));
+        *self = Self::parse(&value.get().expect(TYPE_IS_CHECKED));
     }
 }
 
@@ -166,7 +166,7 @@ static PROPERTIES: LazyLock<Vec<(ParamSpec, Option<Accessor>)>> = LazyLock::new(
         // Without the type of its elements: GObject would refuse or drop wrong ones before they can be named in an error.
         Some(|s| &mut s.regions_mut().zones) => ParamSpecArray::builder("zones").mutable_playing(),
             "Zones", "Fixed places that are covered (region-mode=outside: shown), in fractions of the picture: \
-            <[zone,x=0.1,y=0.1,width=0.3,height=0.4]>; optional start and end are stream times in nanoseconds, and \
+            <[zone,x=0.1,y=0.1,width=0.3,height=0.4]>; optional start and end are stream times in seconds, and \
             messages repeat an optional name";
         Some(|s| &mut s.regions_mut().labels) => ParamSpecString::builder("labels")
             .default_value(Some("")).mutable_playing(),

@@ -51,10 +51,10 @@ const ZONE: &str =
 
 /// They overlap, have odd edges and reach beyond the picture. In frames of 1/30 s: the first zone in all but the fourth, another in
 /// the third, another in the last two.
-const ZONES: &str = "zones=<[zone,x=0.05,y=0.11,width=0.23,height=0.31,end=90000000],\
-                     [zone,x=0.05,y=0.11,width=0.23,height=0.31,start=134000000],\
-                     [zone,x=0.2,y=0.2,width=0.33,height=0.41,start=60000000,end=90000000],\
-                     [zone,x=0.7,y=0.6,width=0.9,height=0.9,start=134000000]>";
+const ZONES: &str = "zones=<[zone,x=0.05,y=0.11,width=0.23,height=0.31,end=0.09],\
+                     [zone,x=0.05,y=0.11,width=0.23,height=0.31,start=0.134],\
+                     [zone,x=0.2,y=0.2,width=0.33,height=0.41,start=0.06,end=0.09],\
+                     [zone,x=0.7,y=0.6,width=0.9,height=0.9,start=0.134]>";
 
 /// In CUDA memory, without a copy to the host.
 pub const ON_DEVICE: Chain<'static> = (Cuda, BLUR, DOWN, Cuda, "frames-on-device=1 frames-cuda=1 bytes-copied=0");

@@ -448,6 +448,7 @@ impl Moment {
     }
 }
 
+/// From when to when a zone is active, in ns.
 fn times(zone: &Zone) -> [f64; 2] {
-    [zone.start.map_or(f64::NEG_INFINITY, |start| start as f64), zone.end.map_or(f64::INFINITY, |end| end as f64)]
+    [zone.start.map_or(f64::NEG_INFINITY, |start| start * 1e9), zone.end.map_or(f64::INFINITY, |end| end * 1e9)]
 }

@@ -50,16 +50,16 @@ pub struct Zone {
     pub y: f64,
     pub width: f64,
     pub height: f64,
-    pub start: Option<u64>,
-    pub end: Option<u64>,
+    /// Stream times in seconds.
+    pub start: Option<f64>,
+    pub end: Option<f64>,
 }
 
 impl Zone {
     /// As in a gst-launch line.
     pub fn text(&self) -> String {
         let Self { x, y, width, height, .. } = self;
-        let time =
-            |name: &str, time: Option<u64>| time.map_or(String::new(), |time| format!(",{name}=(guint64){time}"));
+        let time = |name: &str, time: Option<f64>| time.map_or(String::new(), |time| format!(",{name}={time:?}"));
         let [start, end] = [time("start", self.start), time("end", self.end)];
         format!("[zone,x={x:?},y={y:?},width={width:?},height={height:?}{start}{end}]")
     }

@@ -405,6 +405,7 @@ impl Writer {
         let [x, y, width, height] = [0.0, 0.0, 0.001, 0.001].map(&mut part);
         let start = self.percent(25).then(|| self.below(12) * FRAME_NS / 2);
         let end = self.percent(25).then(|| start.unwrap_or(0) + (1 + self.below(12)) * FRAME_NS / 2);
+        let [start, end] = [start, end].map(|time| time.map(|time| time as f64 / 1e9));
         Zone { x, y, width, height, start, end }
     }
 

@@ -38,7 +38,7 @@ fn check_zone(
 
 #[test]
 fn a_zone_is_shown_only_in_frames_that_are_wholly_in_its_time() {
-    let times = ",start=(guint64)100000000,end=(guint64)200000000";
+    let times = ",start=0.1,end=0.2";
     for (pts, looks) in [
         (None, ["whole", INSIDE]),
         (Some(60), ["whole", "open"]),
@@ -53,7 +53,7 @@ fn a_zone_is_shown_only_in_frames_that_are_wholly_in_its_time() {
     }
     // A frame of unknown duration may last for any time.
     [None, Some(1000)].into_iter().for_each(|pts| check_zone("", None, [pts, None], [OUTSIDE, INSIDE]));
-    let (from, until) = (",start=(guint64)100000000", ",end=(guint64)200000000");
+    let (from, until) = (",start=0.1", ",end=0.2");
     for (times, applied_rate, pts, looks) in [
         (times, 1.0, 60, ["whole", INSIDE]),
         (times, 1.0, 150, ["whole", INSIDE]),
@@ -74,13 +74,14 @@ fn a_zone_is_shown_only_in_frames_that_are_wholly_in_its_time() {
     endless.set_applied_rate(-1.0);
     check_zone(times, Some(&gst::event::Segment::new(&endless)), [Some(50), Some(40)], ["whole", INSIDE]);
     // Before the start of the segment stream time is below 0.
-    let begin = ",start=(guint64)0,end=(guint64)100000000";
+    let begin = ",start=0,end=0.1";
     check_zone(begin, Some(&segment(1.0, [5_000, 6_000, 0])), [Some(4_950), Some(40)], ["whole", "open"]);
     // The time of a zone is stream time: an applied rate scales and reverses the time of a frame. 40 ms from the start of a segment of
     // a second are 80 ms of stream time at twice the speed. In reverse they are its last, with the instant at which the frame begins.
     for (applied_rate, [first, last]) in [(2.0, [1_000, 1_079]), (-2.0, [2_920, 3_000]), (0.5, [1_000, 1_019])] {
         for (time, covered) in [(first - 1, "open"), (first, INSIDE), (last, INSIDE), (last + 1, "open")] {
-            let times = format!(",start=(guint64){time}000000,end=(guint64){time}999999");
+            let [start, end] = [0.0, 0.999_999].map(|more| (f64::from(time) + more) / 1e3);
+            let times = format!(",start={start},end={end}");
             let segment = segment(applied_rate, [5_000, 6_000, 1_000]);
             check_zone(&times, Some(&segment), [Some(5_000), Some(40)], ["whole", covered]);
         }
