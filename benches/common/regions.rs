@@ -249,7 +249,7 @@ pub fn print_untouched() {
     let lines = [
         "identity",
         "cudagaussblur backend=cpu region-mode=inside",
-        "cudagaussblur backend=cpu region-mode=inside zones=<[zone,x=0.1,y=0.1,width=0.1,height=0.1,start=3600000000000]>",
+        "cudagaussblur backend=cpu region-mode=inside zones=<[zone,x=0.1,y=0.1,width=0.1,height=0.1,start=3600]>",
     ];
     let mut harnesses = lines.map(|line| {
         let element = gst::parse::launch(line).expect("elements that exist");
