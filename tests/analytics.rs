@@ -22,6 +22,7 @@ use gstcudagaussblur::filter::regions::Area;
 use gstcudagaussblur::filter::weights::Mask;
 use gstcudagaussblur::regions::detection::{Detection, Labels};
 use gstcudagaussblur::regions::masks::MaskReader;
+use gstcudagaussblur::regions::rules::MAX_DETECTIONS;
 use libtest_mimic::Arguments;
 
 /// `GstAnalyticsMtd`.
@@ -61,9 +62,26 @@ fn is_1_26() -> bool {
 /// # Safety
 /// `T` is its type in the library's headers.
 unsafe fn function<T: Copy>(name: &str) -> T {
+    // SAFETY: the caller knows the type.
+    unsafe { symbol(&format!("gst_analytics_relation_meta_{name}")) }
+}
+
+/// A function of the library.
+///
+/// # Safety
+/// `T` is its type in the library's headers.
+unsafe fn symbol<T: Copy>(name: &str) -> T {
     let library = LIBRARY.as_ref().expect("tests without the library are ignored");
     // SAFETY: the caller knows the type, and the library is never unloaded.
-    *unsafe { library.get::<T>(format!("gst_analytics_relation_meta_{name}").as_bytes()) }.expect(name)
+    *unsafe { library.get::<T>(name.as_bytes()) }.expect(name)
+}
+
+/// Adds the meta of a model's tensors, without any, to those that the buffer has.
+fn add_tensors(buffer: &mut gst::Buffer) {
+    type Add = unsafe extern "C" fn(*mut GstBuffer) -> *mut c_void;
+    let buffer = buffer.get_mut().unwrap().as_mut_ptr();
+    // SAFETY: the buffer is live and writable.
+    assert!(!unsafe { symbol::<Add>("gst_buffer_add_tensor_meta")(buffer) }.is_null());
 }
 
 /// Where something is: x, y, width and height.
@@ -226,6 +244,13 @@ fn frame(attach: impl FnOnce(Meta)) -> gst::Buffer {
     buffer
 }
 
+/// A frame to which inference has attached tensors, and a decoder a relation meta.
+fn decoded(mut buffer: gst::Buffer, attach: impl FnOnce(Meta)) -> gst::Buffer {
+    add_tensors(&mut buffer);
+    attach(Meta::add(&mut buffer));
+    buffer
+}
+
 /// What is read of a frame: with the masks of objects that these labels select, or without masks.
 fn read(labels: Option<&str>, frame: &gst::Buffer) -> Analytics {
     let labels = labels.map(Labels::parse);
@@ -264,11 +289,15 @@ fn main() {
     let opens_nothing = move || assert!(!was_registered, "reading a buffer without metas has registered the type");
     let has_library = LIBRARY.is_some();
     let is_new = has_library && is_1_26();
+    // Part of GStreamer 1.28.
+    let has_tracker = is_new && gst::ElementFactory::find("ioutracker").is_some();
     let trials = vec![
         trial("buffers_without_metas_do_not_open_the_library", true, opens_nothing),
         trial("every_meta_of_a_buffer_is_read_and_an_empty_one_says_that_a_detector_looked", has_library, metas),
         trial("detections_are_read_with_label_confidence_and_box", has_library, detections),
         trial("tracking_ids_are_found_in_either_direction", has_library, tracking),
+        trial("tracks_alone_say_that_a_detector_looked_if_a_model_did_before", is_new, tracks_alone),
+        trial("a_tracker_after_the_detector_changes_nothing", has_tracker, real_tracker),
         trial("oriented_boxes_become_the_box_around_them", is_new, oriented),
         trial("detections_have_the_masks_that_they_are_related_to", is_new, related_masks),
         trial("masks_of_earlier_frames_are_old", is_new, old_masks),
@@ -281,13 +310,15 @@ fn main() {
         trial("segmentations_cover_and_show_as_masks_of_regions_of_interest_do", is_new, covered_by_segmentations),
     ];
     libtest_mimic::run(&Arguments::from_args(), trials).exit_if_failed();
-    // From here on there is a type with the name of GStreamer's element yolosegv8tensordec, which is part of 1.28.
+    // From here on there is a type with the name of GStreamer's element yolosegv8tensordec, which is part of 1.28: that element's
+    // own, if its plugin is loaded, which also has the tracker.
     let decoder = || {
         let name = c"GstYoloSegTensorDecoder";
-        assert!(glib::Type::from_name(name.to_str().unwrap()).is_none());
-        let [class, instance] = [size_of::<GObjectClass>(), size_of::<GObject>()].map(|size| size as u32);
-        // SAFETY: the type is GObject but for its name, and has its sizes.
-        unsafe { g_type_register_static_simple(G_TYPE_OBJECT, name.as_ptr(), class, None, instance, None, 0) };
+        if glib::Type::from_name(name.to_str().unwrap()).is_none() {
+            let [class, instance] = [size_of::<GObjectClass>(), size_of::<GObject>()].map(|size| size as u32);
+            // SAFETY: the type is GObject but for its name, and has its sizes.
+            unsafe { g_type_register_static_simple(G_TYPE_OBJECT, name.as_ptr(), class, None, instance, None, 0) };
+        }
         masks_of_the_yolo_decoder();
     };
     let trials = vec![trial("masks_that_the_yolo_decoder_writes_wrong_leave_the_box", is_new, decoder)];
@@ -297,9 +328,9 @@ fn main() {
 fn metas() {
     assert_eq!(read(None, &gst::Buffer::new()), Analytics::Absent);
     assert_eq!(found(None, |_| ()), []);
-    // A track alone says nothing about what is in the frame, so that on-missing decides.
     for labels in [None, Some("")] {
-        assert_eq!(read(labels, &frame(|meta| _ = meta.track(1))), Analytics::Absent, "{labels:?}");
+        let of_classes = frame(|meta| _ = meta.classes(&[Some("indoors")]));
+        assert_eq!(read(labels, &of_classes), Analytics::Absent, "{labels:?}");
     }
     let mut buffer = gst::Buffer::new();
     let metas = [Meta::add(&mut buffer), Meta::add(&mut buffer)];
@@ -348,6 +379,102 @@ fn tracking() {
     });
     let read: Vec<_> = found.iter().map(|detection| (detection.area.left as u64, detection.tracking_id)).collect();
     assert_eq!(read, (0..100).map(|id| (id, Some(id))).collect::<Vec<_>>());
+}
+
+/// Tracks without a detection are those of a detector that found nothing, or those of a tracker where no detector looked.
+fn tracks_alone() {
+    let nothing = Analytics::Present(Vec::new());
+    let track = |meta: Meta| _ = meta.track(1);
+    let many = |meta: Meta| (0..MAX_DETECTIONS as u64 + 1).for_each(|id| _ = meta.track(id));
+    let with_classes = |meta: Meta| _ = (meta.track(1), meta.classes(&[Some("indoors")]));
+    let mut before = frame(track);
+    add_tensors(&mut before);
+    let mut tensors_alone = gst::Buffer::new();
+    add_tensors(&mut tensors_alone);
+    for (why, frame, expected) in [
+        ("a tracker's meta", frame(track), &Analytics::Absent),
+        ("a decoder's empty meta", decoded(gst::Buffer::new(), track), &nothing),
+        ("more tracks than are compared with detections", decoded(gst::Buffer::new(), many), &nothing),
+        ("a tracker's meta, before another model", before, &Analytics::Absent),
+        ("a class of the frame", decoded(gst::Buffer::new(), with_classes), &Analytics::Absent),
+        ("a model without a decoder", tensors_alone, &Analytics::Absent),
+    ] {
+        for labels in [None, Some("")] {
+            assert_eq!(&read(labels, &frame), expected, "{why}");
+            // Before GStreamer 1.28 copies lose the tensors.
+            if gst::version() >= (1, 28, 0, 0) {
+                assert_eq!(&read(labels, &frame.copy_deep().unwrap()), expected, "copied: {why}");
+            }
+        }
+    }
+}
+
+/// What `ioutracker` makes of frames that a decoder searched, and of frames without metas: the element outputs the same with it and
+/// without it.
+fn real_tracker() {
+    type Attach = fn(gst::Buffer, &dyn Fn(Meta)) -> gst::Buffer;
+    let mut tracker = gst_check::Harness::new("ioutracker");
+    let info = info(VideoFormat::Gray8, 128, 96);
+    tracker.play();
+    tracker.set_src_caps(info.to_caps().unwrap());
+    let blur = || Blur::with("backend=cpu cover=fill region-mode=inside hold-time=0", &info);
+    let (mut with, mut without) = (blur(), blur());
+    let face = |meta: Meta| _ = meta.detection(Some("face"), [16, 16, 32, 32], 1.0);
+    let found: Attach = |frame, face| decoded(frame, face);
+    let nothing: Attach = |frame, _| decoded(frame, |_| ());
+    let lost: Attach = |frame, _| frame;
+    let mut written = Vec::new();
+    // By default a track ends with the fifth frame without its object.
+    let frames = [&[lost, nothing, found, found][..], &[nothing; 6], &[lost, found], &[lost; 6], &[nothing]].concat();
+    for (number, attach) in frames.into_iter().enumerate() {
+        let frame = || attach(gst::Buffer::from_mut_slice(vec![200; 128 * 96]), &face);
+        let mut tracked = frame();
+        tracked.get_mut().unwrap().set_pts(number as u64 * 40 * gst::ClockTime::MSECOND);
+        tracker.push(tracked).unwrap();
+        let tracked = tracker.pull().unwrap();
+        written.push(entries(&tracked));
+        assert_eq!(kind(&read(None, &tracked)), kind(&read(None, &frame())), "frame {number}");
+        let outputs = [with.push(tracked), without.push(frame())].map(|output| output.map_readable().unwrap().to_vec());
+        assert!(outputs[0] == outputs[1], "frame {number}");
+    }
+    // The tracker's own metas, without which this says nothing.
+    let tracks = |count: usize| Some([0, count]);
+    let expected = [
+        &[None, tracks(0), Some([1, 1]), Some([1, 1])][..],
+        &[tracks(1); 5],
+        &[tracks(0), None, Some([1, 1])],
+        &[tracks(1); 5],
+        &[None, tracks(0)],
+    ];
+    assert_eq!(written, expected.concat());
+}
+
+/// What is read, without details.
+fn kind(read: &Analytics) -> Option<usize> {
+    match read {
+        Analytics::Absent => None,
+        Analytics::Present(found) => Some(found.len()),
+        Analytics::Unreadable => panic!("unreadable"),
+    }
+}
+
+/// The number of detections and of tracks in the relation meta of a buffer, if it has one.
+fn entries(buffer: &gst::Buffer) -> Option<[usize; 2]> {
+    type Get = unsafe extern "C" fn(*mut GstBuffer) -> Raw;
+    type Iterate = unsafe extern "C" fn(Raw, *mut *mut c_void, usize, *mut Mtd) -> i32;
+    type MtdType = unsafe extern "C" fn() -> usize;
+    // SAFETY: the function only reads the buffer, which is live.
+    let meta = unsafe { symbol::<Get>("gst_buffer_get_analytics_relation_meta")(buffer.as_ptr().cast_mut()) };
+    (!meta.is_null()).then(|| {
+        ["gst_analytics_od_mtd_get_mtd_type", "gst_analytics_tracking_mtd_get_mtd_type"].map(|of| {
+            let (mut state, mut mtd) = (ptr::null_mut(), Mtd { id: 0, meta: ptr::null_mut() });
+            // SAFETY: the meta is live, and `state` is null at first, and then what the function stored in it.
+            let next = || unsafe {
+                function::<Iterate>("iterate")(meta, &raw mut state, symbol::<MtdType>(of)(), &raw mut mtd)
+            };
+            std::iter::repeat_with(next).take_while(|is_entry| *is_entry != 0).count()
+        })
+    })
 }
 
 fn oriented() {
@@ -579,7 +706,7 @@ fn masks_in_the_box() {
         let area = if images.len() > 1 { Area::from_edges(EDGES) } else { area(images[0].place) };
         let found = masks(|meta| {
             let detection = meta.detection(None, place, 1.0);
-            let images = images.into_iter().map(|image| image.declaring(&[0]));
+            let images = images.into_iter().map(|image| image.declaring(&[1]));
             images.for_each(|image| meta.relate(CONTAIN, detection, meta.segmentation(image)));
         });
         assert_eq!(found, [ids.map(|ids| mask(4, ids, |id| id > 0, area))], "{why}");

@@ -142,9 +142,19 @@ impl Library {
     /// All detections of a relation meta. A meta without any entry says that a detector found nothing. One that has other
     /// entries only, such as a class of the whole frame, says nothing about objects; but a segmentation without a detection
     /// is an object that cannot be read if masks are not.
-    fn detections(&self, meta: RelationMeta<'_>, masks: Option<&mut MaskReader<'_>>) -> Analytics {
+    ///
+    /// A meta with nothing but tracks may be a detector's empty one, to which a tracker has added them, or the tracker's own:
+    /// GStreamer's `ioutracker` creates one for each frame without, as long as it has a track. `is_after_tensors` says which: a tensor
+    /// decoder adds its meta to a frame that already has the tensors of the model, and no decoder removes those.
+    fn detections(
+        &self,
+        meta: RelationMeta<'_>,
+        is_after_tensors: bool,
+        masks: Option<&mut MaskReader<'_>>,
+    ) -> Analytics {
         let entries = self.entries(meta, self.detection_type());
         let tracks: Vec<_> = self.entries(meta, self.tracking_type()).into_iter().map(TrackEntry).collect();
+        let track_count = tracks.len();
         // Each detection is compared with each tracker, so both are bounded. An object without a tracking ID is followed by its place.
         let tracks = &tracks[..tracks.len().min(MAX_DETECTIONS)];
         let tracks_of = |index: usize| if index < MAX_DETECTIONS { tracks } else { &[] };
@@ -160,8 +170,11 @@ impl Library {
             }
             _ if !found.is_empty() => Analytics::Present(found),
             _ if !segmentations.is_empty() => Analytics::Unreadable,
-            _ if !self.entries(meta, ANY_TYPE).is_empty() => Analytics::Absent,
-            _ => Analytics::Present(Vec::new()),
+            _ => match self.entries(meta, ANY_TYPE).len() {
+                0 => Analytics::Present(Vec::new()),
+                count if count == track_count && is_after_tensors => Analytics::Present(Vec::new()),
+                _ => Analytics::Absent,
+            },
         }
     }
 
@@ -370,20 +383,34 @@ pub fn label_text(label: glib::ffi::GQuark) -> Option<String> {
 /// The API type of relation metas, if anything in this process has registered it.
 fn relation_meta_api() -> Option<glib::Type> {
     static API: OnceLock<glib::Type> = OnceLock::new();
-    API.get().copied().or_else(|| {
-        let api = glib::Type::from_name("GstAnalyticsRelationMetaAPI")?;
-        Some(*API.get_or_init(|| api))
-    })
+    registered(&API, "GstAnalyticsRelationMetaAPI")
+}
+
+/// The API type of GstTensorMeta, which holds what a model says of a frame, if anything in this process has registered it.
+fn tensor_meta_api() -> Option<glib::Type> {
+    static API: OnceLock<glib::Type> = OnceLock::new();
+    registered(&API, "GstTensorMetaAPI")
+}
+
+/// The type of this name, which is looked up until it is registered.
+fn registered(found: &OnceLock<glib::Type>, name: &str) -> Option<glib::Type> {
+    found.get().copied().or_else(|| glib::Type::from_name(name).map(|api| *found.get_or_init(|| api)))
 }
 
 /// Reads all detections of a buffer, with their masks if `masks` is given.
 pub fn read(buffer: &gst::BufferRef, mut masks: Option<&mut MaskReader<'_>>) -> Analytics {
-    let Some(api) = relation_meta_api() else { return Analytics::Absent };
-    let mut detections = None;
-    for meta in buffer.iter_meta::<gst::Meta>().filter(|meta| meta.api() == api) {
+    let Some(relations) = relation_meta_api() else { return Analytics::Absent };
+    let tensors = tensor_meta_api();
+    let (mut detections, mut is_after_tensors) = (None, false);
+    // Metas are in the order in which they were added, also those of a copy.
+    for meta in buffer.iter_meta::<gst::Meta>() {
+        is_after_tensors |= tensors == Some(meta.api());
+        if meta.api() != relations {
+            continue;
+        }
         // The only implementation of this API is GstAnalyticsRelationMeta. The borrow of the buffer keeps it unchanged.
         let meta = RelationMeta(meta.as_ptr().cast_mut(), PhantomData);
-        match Library::get().map(|library| library.detections(meta, masks.as_deref_mut())) {
+        match Library::get().map(|library| library.detections(meta, is_after_tensors, masks.as_deref_mut())) {
             None | Some(Analytics::Unreadable) => return Analytics::Unreadable,
             Some(Analytics::Absent) => (),
             Some(Analytics::Present(found)) => detections.get_or_insert_with(Vec::new).extend(found),
