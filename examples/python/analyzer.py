@@ -7,6 +7,7 @@ Models and the modules that run them are those that scripts/models installs in t
 CUDAGAUSSBLUR_MODELS names another folder.
 """
 
+import collections
 import ctypes
 import importlib
 import os
@@ -92,6 +93,8 @@ class Analyzer(GstBase.BaseTransform):
 
     # Longest time between two analysed frames, in nanoseconds. At a low frame rate `every` alone would exceed it.
     LONGEST = Gst.SECOND
+    # The latency follows from the durations of so many searches, the last ones.
+    RECENT = 16
 
     model = GObject.Property(type=str, default=None, nick="Model",
                              blurb="File of the model. Unset: the one that scripts/models downloads")
@@ -103,8 +106,13 @@ class Analyzer(GstBase.BaseTransform):
         if Gst.version() < (1, 24):
             be_floating(self)
         self.set_in_place(True)
-        self.frames = self.analyzed = self.nanoseconds = self.waiting = self.latest = self.previous = 0
+        self.reset()
         self.samplers = {}
+
+    def reset(self):
+        self.frames = self.analyzed = self.nanoseconds = self.waiting = self.latest = self.previous = 0
+        # In nanoseconds: the reported latency, the time of its last change, and the durations of the last searches.
+        self.latency, self.changed_at, self.durations = 0, -Gst.SECOND, collections.deque(maxlen=self.RECENT)
 
     @GObject.Property(type=Gst.Structure, flags=GObject.ParamFlags.READABLE, nick="Stats",
                       blurb="frames; analyzed: those that the model has seen; mean-ns: mean time of one, with its picture")
@@ -118,7 +126,7 @@ class Analyzer(GstBase.BaseTransform):
         return FOLDER / cls.MODEL
 
     def do_start(self):
-        self.frames = self.analyzed = self.nanoseconds = self.waiting = self.latest = self.previous = 0
+        self.reset()
         path = pathlib.Path(self.model) if self.model else self.default_model()
         try:
             if not path.exists():
@@ -149,6 +157,27 @@ class Analyzer(GstBase.BaseTransform):
             event = Gst.Event.new_tag(tags)
         return GstBase.BaseTransform.do_sink_event(self, event)
 
+    # PyGObject refuses the name `do_query` as ambiguous, because Gst.Element has a virtual method `query`, too.
+    def do_gst_base_transform_query(self, direction, query):
+        """Adds the time of a search to the minimum latency: it delays the searched frame and those that arrive meanwhile. The maximum
+        latency is upstream's, because this element buffers nothing."""
+        is_answered = GstBase.BaseTransform.do_query(self, direction, query)
+        if is_answered and direction == Gst.PadDirection.SRC and query.type == Gst.QueryType.LATENCY:
+            live, min_latency, max_latency = query.parse_latency()
+            query.set_latency(live, min_latency + self.latency, max_latency)
+        return is_answered
+
+    def note_duration(self, duration, now):
+        """Notes how long a search took, and reports a longer latency if the reported one is too short. It does so once a second at
+        most, and never reports a shorter one, because playback falters whenever a pipeline sets its latency anew."""
+        self.durations.append(duration)
+        # The second longest, if there are several: a single search may have been interrupted, and the first one also allocates.
+        long = sorted(self.durations)[-2:][0]
+        if long > self.latency and now - self.changed_at >= Gst.SECOND:
+            # An eighth more, so that searches whose durations vary a little do not change the latency again and again.
+            self.latency, self.changed_at = long * 9 // 8, now
+            self.post_message(Gst.Message.new_latency(self))
+
     def do_transform_ip(self, buffer):
         if buffer.has_flags(Gst.BufferFlags.DISCONT):
             self.waiting = 0
@@ -168,8 +197,10 @@ class Analyzer(GstBase.BaseTransform):
             # PyGObject would take the frame for one that was analysed.
             self.fail(Gst.StreamError.FAILED, f"the model failed: {words(error)}")
             return Gst.FlowReturn.ERROR
+        now = time.monotonic_ns()
         self.analyzed += 1
-        self.nanoseconds += time.monotonic_ns() - started
+        self.nanoseconds += now - started
+        self.note_duration(now - started, now)
         return Gst.FlowReturn.OK
 
     def pass_over(self, buffer):
