@@ -98,11 +98,15 @@ pub fn play(pipeline: &gst::Pipeline) -> Result<Duration, String> {
     end_on_interrupt(pipeline);
     let bus = pipeline.bus().expect("a pipeline has a bus");
     let started = Instant::now();
-    let ends = &[gst::MessageType::Eos, gst::MessageType::Error];
-    let message = match pipeline.set_state(gst::State::Playing) {
-        Ok(_) => bus.timed_pop_filtered(None, ends),
-        // The error message is already on the bus.
-        Err(_) => bus.pop_filtered(ends),
+    let awaited = &[gst::MessageType::Eos, gst::MessageType::Error, gst::MessageType::Latency];
+    let is_started = pipeline.set_state(gst::State::Playing).is_ok();
+    let message = loop {
+        // If the start fails, the error message is already on the bus.
+        match if is_started { bus.timed_pop_filtered(None, awaited) } else { bus.pop_filtered(awaited) } {
+            // A detector knows its latency after its first search.
+            Some(message) if message.type_() == gst::MessageType::Latency => _ = pipeline.recalculate_latency(),
+            message => break message,
+        }
     };
     match message.as_deref().map(gst::MessageRef::view) {
         Some(gst::MessageView::Error(error)) if error.error().matches(gst::CoreError::MissingPlugin) => {
