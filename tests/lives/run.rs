@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, Once};
 use std::thread::{self, ThreadId};
+use std::time::{Duration, Instant};
 
 use gst::prelude::*;
 use gst_controller::prelude::*;
@@ -92,6 +93,11 @@ pub fn run(steps: &[Step], surroundings: &Surroundings, totals: &mut Totals) -> 
         life.bus.set_flushing(true);
         life.posted.lock().unwrap().clear();
         drop((life.harness, life.inside, life.out, life.element));
+        // A thread that was asked to push the frames that are due has a reference until it has run.
+        let end = Instant::now() + Duration::from_secs(60);
+        while weak.upgrade().is_some() && Instant::now() < end {
+            thread::sleep(Duration::from_millis(1));
+        }
         result.and_then(|()| match weak.upgrade() {
             Some(_) => fail("the element is leaked", ""),
             None => Ok(abandoned),
