@@ -117,8 +117,7 @@ fn play(description: &str, stated: Option<i32>) -> Outcome<Shown> {
     if let Some(stated) = stated {
         state_rate(&pipeline.by_name("camera").ok_or("no camera")?, gst::Fraction::new(stated, 1));
     }
-    let end = run_to_end(&pipeline, None)?;
-    Ok(end)
+    run_to_end(&pipeline, None)
 }
 
 /// Lets a camera's caps state another rate, and its buffers a duration by it.

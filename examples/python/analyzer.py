@@ -171,8 +171,10 @@ class Analyzer(GstBase.BaseTransform):
         """Notes how long a search took, and reports a longer latency if the reported one is too short. It does so once a second at
         most, and never reports a shorter one, because playback falters whenever a pipeline sets its latency anew."""
         self.durations.append(duration)
-        # The second longest, if there are several: a single search may have been interrupted, and the first one also allocates.
-        long = sorted(self.durations)[-2:][0]
+        if len(self.durations) < 2:
+            return
+        # The second longest: a single search may have been interrupted, and the first one also allocates.
+        long = sorted(self.durations)[-2]
         if long > self.latency and now - self.changed_at >= Gst.SECOND:
             # An eighth more, so that searches whose durations vary a little do not change the latency again and again.
             self.latency, self.changed_at = long * 9 // 8, now

@@ -66,9 +66,9 @@ pub fn enter(
     }
     session.base_has_discont |= times.is_discont;
     let input = match failure {
-        Some(failure) => Err(failure),
-        None if session.most_waiting() > 0 && queue::is_scarce(&buffer) => keep(state, session, buffer, &format),
-        None => Ok(buffer),
+        Some(failure) if !session.is_passthrough() => Err(failure),
+        _ if session.most_waiting() > 0 && queue::is_scarce(&buffer) => keep(state, session, buffer, &format),
+        _ => Ok(buffer),
     };
     let options = session.options;
     let frame = WaitingFrame { input, events: Vec::new(), gap: 0, settings, options, format, entered, since };

@@ -232,7 +232,7 @@ impl BaseTransformImpl for SharedState {
                 published.asked = live.then_some([min, published.latency]);
                 published.latency
             });
-            query.set(live, min + latency, max.map(|max| max + latency));
+            query.set(live, min.saturating_add(latency), max.map(|max| max.saturating_add(latency)));
         }
         answered
     }

@@ -52,7 +52,8 @@ pub fn start(state: &SharedState) -> Result<(), gst::ErrorMessage> {
 pub fn stop(state: &SharedState) {
     state.timer.set_due(None);
     state.with_settings(|settings| settings.started = false);
-    // GStreamer calls this only after the streaming thread has left the element, so that the session is there.
+    // GStreamer calls this only after the streaming thread, and any other that holds its lock, has left the element, so that the session
+    // is there.
     if let Some(mut session) = state.take_session() {
         // Dropped first, because dropping a frame in flight can add to the stats.
         session.discard_frames();

@@ -54,6 +54,8 @@ pub enum Notice {
     Latency,
     /// Upstream is later than it says.
     LateUpstream,
+    /// The application does not ask for the latency again.
+    IgnoredLatency,
     /// No pool for output in CUDA memory.
     OutputPool,
     /// A value that the control binding of this property has, and that cannot be used.
@@ -184,12 +186,25 @@ impl Notices {
 
     /// What to warn of where frames come `late` after the time that the latency of `upstream` says.
     pub fn of_late_upstream(&mut self, late: gst::ClockTime, upstream: gst::ClockTime) -> Option<String> {
-        let [late, upstream] = [late, upstream].map(|time| time.nseconds().div_ceil(1_000_000));
+        let [late, upstream] = [late, upstream].map(gst::ClockTime::mseconds);
         self.once(Notice::LateUpstream, || {
             Some(format!(
                 "frames come up to {late} ms later than the latency of {upstream} ms that upstream reports: look-ahead adds as much \
                  to its own latency; let the element that takes this time, such as a detector, answer the LATENCY query"
             ))
+        })
+    }
+
+    /// What to warn of where a frame leaves because the application counts on less than the present latency.
+    pub fn of_ignored_latency(&mut self, promised: gst::ClockTime, latency: gst::ClockTime) -> Option<String> {
+        let [short, long] = [promised, latency].map(gst::ClockTime::mseconds);
+        self.once(Notice::IgnoredLatency, || {
+            (promised < latency).then(|| {
+                format!(
+                    "the latency is {long} ms, but the application has not asked for it since it was {short} ms: frames leave after \
+                     {short} ms, and look-ahead is shorter; call gst_bin_recalculate_latency() when a LATENCY message comes"
+                )
+            })
         })
     }
 

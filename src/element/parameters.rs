@@ -45,8 +45,7 @@ pub fn set_caps(state: &SharedState, incaps: &gst::Caps, outcaps: &gst::Caps) ->
         if session.format.as_ref().is_none_or(|previous| previous.picture_size != format.picture_size) {
             session.tracker.clear();
         }
-        let stated = |format: &StreamFormat| format.interval();
-        if session.format.as_deref().and_then(stated) != stated(&format) {
+        if session.format.as_deref().and_then(StreamFormat::interval) != format.interval() {
             session.timing.forget_intervals();
         }
         session.format = Some(format.into());

@@ -43,7 +43,7 @@ pub struct PublishedState {
     pub active: Backend,
     /// The engine's part of `stats`.
     pub stats: Stats,
-    /// Frames that were pushed, and those of them that the base class passed on unchanged.
+    /// Frames that were pushed, and those of them that passed through unchanged because nothing blurs them.
     pub frames: u64,
     pub frames_passthrough: u64,
     /// Frames that were dropped because downstream said that they are late.
@@ -63,11 +63,13 @@ pub struct PublishedState {
 const ANSWER_TIME: gst::ClockTime = gst::ClockTime::SECOND;
 
 impl PublishedState {
-    /// The latency that downstream counts on: the present one, or the one of the last query if the application does not ask again.
-    pub fn promised_latency(&self, now: gst::ClockTime) -> gst::ClockTime {
-        let is_ignored = self.latency_since.is_some_and(|since| now >= since.saturating_add(ANSWER_TIME));
+    /// The latency that downstream counts on: the present one, or the one of the last query if the application does not ask again. A
+    /// query before the latency was known does not count, because nobody wants frames that are covered without `look-ahead` then.
+    pub fn promised_latency(&self, now: Option<gst::ClockTime>) -> gst::ClockTime {
+        let since = self.latency_since.zip(now);
+        let is_ignored = since.is_some_and(|(since, now)| now >= since.saturating_add(ANSWER_TIME));
         match self.asked {
-            Some([_, own]) if is_ignored => own,
+            Some([_, own]) if is_ignored && !own.is_zero() => own.min(self.latency),
             _ => self.latency,
         }
     }

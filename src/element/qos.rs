@@ -25,16 +25,20 @@ impl Default for Qos {
 impl Qos {
     pub fn new(event: &gst::event::Qos) -> Self {
         let (_, proportion, difference, timestamp) = event.get();
-        let earliest = timestamp.map(|time| (time.nseconds() as i64).saturating_add(difference));
+        let earliest = timestamp.map(|time| signed(time.nseconds()).saturating_add(difference));
         Self { earliest, proportion }
     }
+}
+
+fn signed(time: u64) -> i64 {
+    i64::try_from(time).unwrap_or(i64::MAX)
 }
 
 /// Whether a frame is dropped because downstream says that it is late. Posts a message then, and counts it.
 pub fn is_late(state: &SharedState, times: &FrameTimes) -> bool {
     let (published, element) = (state.published(), state.element());
     let Qos { earliest, proportion } = published.qos;
-    let late_by = times.running.zip(earliest).map(|(running, earliest)| earliest.saturating_sub(running as i64));
+    let late_by = times.running.zip(earliest).map(|(running, earliest)| earliest.saturating_sub(signed(running)));
     let Some(late_by) = late_by.filter(|late_by| *late_by >= 0 && element.property::<bool>("qos")) else {
         return false;
     };

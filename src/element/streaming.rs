@@ -45,13 +45,12 @@ fn latency_begins(state: &SharedState, session: &mut Session) -> Option<gst::Clo
     let [upstream, _] = state.published().asked?;
     let running = session.times.running.map(gst::ClockTime::from_nseconds);
     let expected = running.map(|running| running.saturating_add(upstream));
-    let Some(now) = state.timer.now() else { return expected };
     if let Some(expected) = expected.filter(|_| session.most_waiting() > 0)
-        && let Some(late) = session.timing.note_arrival(now, expected)
+        && let Some(late) = session.timing.note_lateness(expected, upstream)
     {
         reporting::warn(state, session.notices.of_late_upstream(late, upstream));
     }
-    Some(session.timing.latency_begins(now, expected))
+    session.timing.latency_begins(expected)
 }
 
 /// Removes the next frame or event that is due. Submits the frames that have waited long enough.
@@ -74,7 +73,12 @@ fn next(state: &SharedState, session: &mut Session, due: Due) -> Option<Leaving>
             && let Some(mut frame) = session.queue.waiting.pop_front()
         {
             if matches!(due, Due::Since(_)) && !is_surplus && session.most_waiting() > 0 {
-                state.publish(|published| published.regions.frames_shortened += 1);
+                let published = state.publish(|published| {
+                    published.regions.frames_shortened += 1;
+                    *published
+                });
+                let promised = published.promised_latency(state.timer.now());
+                reporting::warn(state, session.notices.of_ignored_latency(promised, published.latency));
             }
             let events = std::mem::take(&mut frame.events);
             let decided = covering::decide(state, session, frame);
@@ -126,7 +130,7 @@ fn push(state: &SharedState, due: Due, for_base_class: bool) -> Result<Option<gs
         };
         match (&finished, began.zip(state.timer.now())) {
             (Ok((Some(_), _)), Some((began, now))) => session.timing.note_work(now.saturating_sub(began)),
-            (Ok((_, true)), _) => session.timing.idle_since = state.timer.now(),
+            (Ok((_, true)), _) if for_base_class => session.timing.note_end(state.timer.now()),
             _ => (),
         }
         if has_failed || finished.is_err() {
@@ -200,11 +204,12 @@ pub fn drain(state: &SharedState) {
 pub fn push_due(state: &SharedState) {
     let element = state.element();
     let _streaming = element.sink_pad().stream_lock();
-    if let Some(now) = state.timer.now() {
-        let wait = state.with_session(|session| wait(state, session, now)).flatten().unwrap_or_default();
-        // Sets the time of the next call too, for the frames that are not due yet.
-        let _ = push(state, now.checked_sub(wait).map_or(Due::Surplus, Due::Since), false);
-    }
+    let Some(began) = state.timer.now() else { return };
+    let wait = state.with_session(|session| wait(state, session)).flatten().unwrap_or_default();
+    // Sets the time of the next call too, for the frames that are not due yet.
+    let _ = push(state, began.checked_sub(wait).map_or(Due::Surplus, Due::Since), false);
+    let now = state.timer.now().unwrap_or(began);
+    state.with_session(|session| session.timing.note_busy(now.saturating_sub(began)));
 }
 
 /// Pushes the frames in flight, because they suit the previous downstream pool alone.
@@ -288,15 +293,14 @@ pub fn flush(state: &SharedState) {
 }
 
 /// How long frames of a live stream wait from the time from which their latency counts; `None` if they do not wait.
-fn wait(state: &SharedState, session: &Session, now: gst::ClockTime) -> Option<gst::ClockTime> {
-    let latency = state.published().promised_latency(now);
+fn wait(state: &SharedState, session: &Session) -> Option<gst::ClockTime> {
+    let latency = state.published().promised_latency(state.timer.now());
     if session.latency().is_zero() { None } else { Some(session.timing.wait(latency)) }
 }
 
 /// Puts the stream back and updates what applications read.
 fn publish(state: &SharedState, session: Box<Session>) {
-    let since = session.queue.since().zip(state.timer.now());
-    let due = since.and_then(|(since, now)| Some(since.saturating_add(wait(state, &session, now)?)));
+    let due = session.queue.since().and_then(|since| Some(since.saturating_add(wait(state, &session)?)));
     let (active, latency) = (session.engine.active().into(), session.latency());
     report_stats(state, &session.engine);
     let previous = state.publish(|published| std::mem::replace(&mut published.active, active));

@@ -18,7 +18,7 @@ pub struct RunningClock {
     pub base_time: gst::ClockTime,
 }
 
-/// Calls when the running time is over at which frames are due.
+/// Calls a function in a thread of GStreamer's pool when frames are due.
 #[derive(Default)]
 pub struct Timer {
     next: Mutex<Next>,
@@ -45,7 +45,7 @@ impl Timer {
         clock.time().checked_sub(base_time)
     }
 
-    /// Sets what is called when frames are due, for the first time.
+    /// Sets the function. Only the first call has an effect.
     pub fn on_due(&self, element: &CudaGaussBlur, push_due: fn(&CudaGaussBlur)) {
         self.push_due.get_or_init(|| (element.downgrade(), push_due));
     }
@@ -68,8 +68,8 @@ impl Timer {
         self.wait(false);
     }
 
-    /// Lets the clock wait for the time that is set, `anew` even if it waits already for an earlier one, which is as well: then the time
-    /// that is set is waited for next.
+    /// Lets the clock wait until frames are due. If it already waits for an earlier time, it goes on, and waits again when that has come;
+    /// with `anew` it does not.
     fn wait(&self, anew: bool) {
         let (replaced, id) = {
             let mut next = lock(&self.next);
@@ -89,17 +89,17 @@ impl Timer {
             && let Some((element, _)) = self.push_due.get()
         {
             let element = element.clone();
-            // A clock that cannot wait is one by which no frame leaves.
+            // If the clock cannot wait, frames leave only when later ones come.
             let _ = id.wait_async(move |_, _, id| {
                 if let Some(element) = element.upgrade() {
-                    element.imp().timer.come(id);
+                    element.imp().timer.come(&element, id);
                 }
             });
         }
     }
 
     /// The clock has come to the time of `id`.
-    fn come(&self, id: &gst::ClockId) {
+    fn come(&self, element: &CudaGaussBlur, id: &gst::ClockId) {
         let now = self.now();
         let is_due = {
             let mut next = lock(&self.next);
@@ -108,9 +108,9 @@ impl Timer {
             next.is_pushing |= is_due;
             is_due
         };
-        match self.push_due.get().and_then(|(element, push_due)| Some((element.upgrade()?, *push_due))) {
+        match self.push_due.get().map(|(_, push_due)| *push_due) {
             // Not in the clock's own thread, which others wait for.
-            Some((element, push_due)) if is_due => element.call_async(move |element| {
+            Some(push_due) if is_due => element.call_async(move |element| {
                 push_due(element);
                 element.imp().timer.end();
             }),

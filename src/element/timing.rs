@@ -5,8 +5,8 @@
 use crate::regions::clock::{FrameTimes, Latest};
 use crate::regions::zone::StreamSpan;
 
-/// How much later than the previous ones a frame may come. The timer waits for it, because the frame that ends the wait of another one
-/// comes at the time at which that one is due.
+/// By how much frames may come irregularly. The timer waits so long, because in a steady stream the frame that ends the wait of an
+/// earlier one comes at the very time at which that one is due.
 const JITTER: gst::ClockTime = gst::ClockTime::from_mseconds(2);
 /// What sinks allow for processing (`processing-deadline`) by default. A frame that takes longer is decided earlier.
 const ALLOWED: gst::ClockTime = gst::ClockTime::from_mseconds(20);
@@ -14,7 +14,7 @@ const ALLOWED: gst::ClockTime = gst::ClockTime::from_mseconds(20);
 const LATE: gst::ClockTime = gst::ClockTime::from_mseconds(10);
 /// The least time between two raises of the latency.
 const PAUSE: gst::ClockTime = gst::ClockTime::SECOND;
-/// Fewest values that say that caps or upstream are wrong.
+/// Fewest intervals that say that a stated rate is wrong.
 const FEWEST: usize = 9;
 /// So many of the latest frames count for how late they came and how long they took.
 const FRAMES: usize = 32;
@@ -24,8 +24,10 @@ const FRAMES: usize = 32;
 pub struct Timing {
     /// The segment of the frames that enter. The base class has that of the frames that leave.
     pub segment: gst::Segment,
-    /// Since when upstream has not been kept from pushing the next frame, in running time.
-    pub idle_since: Option<gst::ClockTime>,
+    /// The running time at which the latest frame came.
+    arrived: Option<gst::ClockTime>,
+    /// How long upstream has been kept from pushing the next one since.
+    busy: gst::ClockTime,
     /// The timestamp of the previous frame.
     previous: Option<u64>,
     /// The latest times from one timestamp to the next.
@@ -34,11 +36,16 @@ pub struct Timing {
     frames: usize,
     /// The interval for which the latency is reported, if it is another one than the caps state.
     interval: Option<u64>,
-    /// How much later than upstream says frames came, and for how much of it the reported latency stands.
+    /// What upstream said last of its latency.
+    upstream: Option<gst::ClockTime>,
+    /// How much later than that frames came, and what of it is in the reported latency.
     lateness: Latest,
     late: gst::ClockTime,
-    /// The latest times from the decision about a frame to its push.
+    /// How much later the latest frame came because this element or downstream had kept upstream from pushing.
+    delay: gst::ClockTime,
+    /// The latest times from the decision about a frame to its push, without the first one.
     work: Latest,
+    has_worked: bool,
     /// When the latency was raised.
     raised_at: Option<gst::ClockTime>,
 }
@@ -68,7 +75,8 @@ impl Timing {
         let reported = self.interval.or(stated);
         if let Some(usual) = stated.max(measured) {
             // Neither an interval that varies a little nor a variable rate changes the latency with every frame.
-            let is_longer = reported.is_some_and(|reported| usual > reported + reported / 8) && self.may_raise(now);
+            let is_longer =
+                reported.is_some_and(|reported| usual > reported.saturating_add(reported / 8)) && self.may_raise(now);
             let is_shorter = self.frames <= most && reported.is_some_and(|reported| usual < reported / 2);
             if is_longer || is_shorter || reported.is_none() {
                 self.interval = Some(usual);
@@ -77,10 +85,12 @@ impl Timing {
                 self.raised_at = now;
             }
         }
-        let interval = lasts.or(stated).max(measured);
+        // Without timestamps only durations say how long a frame is shown.
+        let interval = lasts.or(stated).max(measured.filter(|_| timestamp.is_some()));
         let (running, stream, span) = self.in_segment(timestamp, interval);
         let rate = self.segment.rate().abs();
         let shown_for = interval.map(|interval| scaled(interval, rate));
+        self.note_delay(now, shown_for);
         FrameTimes { timestamp, duration, interval, shown_for, running, stream, span, is_discont, now: 0 }
     }
 
@@ -102,9 +112,8 @@ impl Timing {
         if frames == 0 {
             return Some(gst::ClockTime::ZERO);
         }
-        let time = self.interval.or(stated)?.saturating_mul(frames as u64);
-        let time = scaled(time, self.segment.rate().abs());
-        Some(gst::ClockTime::from_nseconds(time).saturating_add(self.late))
+        let interval = scaled(self.interval.or(stated)?, self.segment.rate().abs());
+        Some(gst::ClockTime::from_nseconds(interval).saturating_mul(frames as u64).saturating_add(self.late))
     }
 
     /// Whether more than so many frames have entered since the measurement of intervals began.
@@ -112,51 +121,83 @@ impl Timing {
         self.frames > frames
     }
 
-    /// Notes that a frame has come at a running time, `now`, and that upstream said that it comes at the time `expected`. Returns how
-    /// much later frames come if the reported latency has to be raised for it, once they have done so for a while.
-    pub fn note_arrival(&mut self, now: gst::ClockTime, expected: gst::ClockTime) -> Option<gst::ClockTime> {
-        // What downstream has kept upstream from is not upstream's.
-        let ready = expected.max(self.idle_since.unwrap_or_default());
-        self.lateness.add(now.saturating_sub(ready).nseconds(), FRAMES);
-        let [usual, most] = [50, 95].map(|percent| self.lateness.percentile(percent).unwrap_or(0));
-        let is_late = usual > self.late.saturating_add(LATE).nseconds() && self.lateness.count() >= FEWEST;
-        if !is_late || !self.may_raise(Some(now)) {
+    /// Notes how much later a frame comes because the previous one took longer than upstream needs for the next one.
+    fn note_delay(&mut self, now: Option<gst::ClockTime>, interval: Option<u64>) {
+        let interval = gst::ClockTime::from_nseconds(interval.unwrap_or(0));
+        let busy = std::mem::take(&mut self.busy);
+        (self.delay, self.arrived) = (self.delay.saturating_add(busy.saturating_sub(interval)), now);
+    }
+
+    /// Notes that upstream can push the next frame after the one that came last.
+    pub fn note_end(&mut self, now: Option<gst::ClockTime>) {
+        let busy = self.arrived.zip(now).map(|(arrived, now)| now.saturating_sub(arrived));
+        self.note_busy(busy.unwrap_or_default());
+    }
+
+    /// Notes that upstream was kept from pushing for so long.
+    pub fn note_busy(&mut self, time: gst::ClockTime) {
+        self.busy = self.busy.saturating_add(time);
+    }
+
+    /// The running time from which the latency of the latest frame counts, which was `expected` by what upstream says of its latency: as
+    /// it was expected, or as it came where upstream is later than it says. `None` without a clock and without a time.
+    pub fn latency_begins(&mut self, expected: Option<gst::ClockTime>) -> Option<gst::ClockTime> {
+        expected.max(self.arrived.map(|arrived| arrived.saturating_sub(self.late)))
+    }
+
+    /// Notes that the latest frame was `expected` by what upstream says of its latency, `upstream`. Returns how much later frames come if
+    /// the reported latency has to be raised for it, once they have done so for a while.
+    pub fn note_lateness(&mut self, expected: gst::ClockTime, upstream: gst::ClockTime) -> Option<gst::ClockTime> {
+        if self.upstream.replace(upstream) != Some(upstream) {
+            (self.lateness, self.late) = (Latest::default(), gst::ClockTime::ZERO);
+        }
+        let arrived = self.arrived?;
+        let late = arrived.saturating_sub(expected);
+        self.delay = self.delay.min(late);
+        // Streams begin late.
+        if self.frames <= FEWEST {
             return None;
         }
-        (self.late, self.raised_at) = (gst::ClockTime::from_nseconds(most), Some(now));
-        Some(self.late)
+        self.lateness.add(late.saturating_sub(self.delay).nseconds(), FRAMES);
+        let most = gst::ClockTime::from_nseconds(self.lateness.percentile(95).unwrap_or(0));
+        if self.lateness.count() < FRAMES || most <= self.late.saturating_add(LATE) || !self.may_raise(Some(arrived)) {
+            return None;
+        }
+        (self.late, self.raised_at) = (most, Some(arrived));
+        Some(most)
     }
 
     fn may_raise(&self, now: Option<gst::ClockTime>) -> bool {
         self.raised_at.zip(now).is_none_or(|(raised_at, now)| now >= raised_at.saturating_add(PAUSE))
     }
 
-    /// The running time from which the latency of a frame counts that has come at the time `now`: as the frame was expected, or as it
-    /// came where upstream is later than it says.
-    pub fn latency_begins(&self, now: gst::ClockTime, expected: Option<gst::ClockTime>) -> gst::ClockTime {
-        now.saturating_sub(self.late).max(expected.unwrap_or_default())
-    }
-
-    /// Notes how long a frame took from the decision to its push.
+    /// Notes how long a frame took from the decision to its push. The first one allocates and compiles.
     pub fn note_work(&mut self, time: gst::ClockTime) {
-        self.work.add(time.nseconds(), FRAMES);
+        match self.has_worked {
+            true => self.work.add(time.nseconds(), FRAMES),
+            false => self.has_worked = true,
+        }
     }
 
     /// How long after the beginning of its latency the timer decides a frame.
     pub fn wait(&self, latency: gst::ClockTime) -> gst::ClockTime {
-        let work = gst::ClockTime::from_nseconds(self.work.percentile(95).unwrap_or(0));
+        let work = self.work.percentile(95).filter(|_| self.work.count() >= FRAMES).unwrap_or(0);
+        let work = gst::ClockTime::from_nseconds(work);
         latency.saturating_add(JITTER).saturating_sub(work.saturating_sub(ALLOWED.saturating_sub(JITTER)))
     }
 
-    /// Measures intervals anew.
+    /// Measures intervals anew, also after a flush, after which running time begins anew.
     pub fn forget_intervals(&mut self) {
         (self.previous, self.frames, self.interval, self.intervals) = (None, 0, None, Latest::default());
+        (self.arrived, self.raised_at, self.busy, self.delay) =
+            (None, None, gst::ClockTime::ZERO, gst::ClockTime::ZERO);
     }
 }
 
 /// A time of timestamps in running time, at this rate without its sign.
 fn scaled(time: u64, rate: f64) -> u64 {
-    if rate == 1.0 { time } else { (time as f64 / rate) as u64 }
+    let scaled = if rate == 1.0 { time } else { (time as f64 / rate) as u64 };
+    scaled.min(gst::ClockTime::MAX.nseconds())
 }
 
 /// The stream times from which on and before which a frame is shown. Both ends are converted, because an applied rate scales and reverses
@@ -177,4 +218,48 @@ fn stream_span(
     let to = interval.and_then(|interval| stream_time(timestamp.checked_add(interval)?)).unwrap_or(unknown);
     // In reverse a frame is shown from its own time on too, which is then the last of the interval.
     Some(if to < from { (to + 1, from + 1) } else { (from, to) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A frame that takes longer than sinks allow for is decided earlier, by the slowest but the slowest twentieth, and not by the first.
+    #[test]
+    fn long_work_is_subtracted() {
+        gst::init().unwrap();
+        let [latency, ms] = [500, 1].map(gst::ClockTime::from_mseconds);
+        let mut timing = Timing::default();
+        timing.note_work(ms * 300);
+        for frame in 0..100 {
+            assert_eq!(timing.wait(latency), latency + JITTER, "{frame}");
+            // One of so many is slow.
+            timing.note_work(ms * if frame % 32 == 7 { 200 } else { 17 });
+        }
+        for _ in 0..FRAMES {
+            timing.note_work(ms * 30);
+        }
+        assert_eq!(timing.wait(latency), latency - ms * 10);
+        assert_eq!(timing.wait(ms), gst::ClockTime::ZERO);
+    }
+
+    #[test]
+    fn no_time_is_too_long() {
+        gst::init().unwrap();
+        let mut timing = Timing::default();
+        let mut buffer = gst::Buffer::new();
+        for (time, duration) in [(0, u64::MAX - 1), (u64::MAX - 1, 1), (0, 0), (1 << 62, u64::MAX / 2)].repeat(10) {
+            let fields = buffer.make_mut();
+            fields.set_pts(gst::ClockTime::from_nseconds(time));
+            fields.set_duration(gst::ClockTime::from_nseconds(duration));
+            for rate in [1.0, -0.5, 1e-300, 1e300] {
+                let mut segment = gst::FormattedSegment::<gst::ClockTime>::new();
+                segment.set_rate(rate);
+                timing.segment = segment.upcast();
+                timing.enter(&buffer, None, 120, Some(gst::ClockTime::MAX));
+                timing.note_lateness(gst::ClockTime::ZERO, gst::ClockTime::MAX);
+                timing.latency(120, None);
+            }
+        }
+    }
 }

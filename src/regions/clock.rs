@@ -64,7 +64,7 @@ impl Latest {
 #[derive(Debug, Default)]
 pub struct Clock {
     now: u64,
-    /// The latest timestamp, with the durations of the frames without one that followed it.
+    /// The latest timestamp, with the time of the frames without one that followed it.
     latest: Option<u64>,
 }
 

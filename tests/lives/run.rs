@@ -757,7 +757,9 @@ impl<'a> Life<'a> {
         out.into_iter().try_for_each(|out| match out {
             Out::Event(event) => self.event_leaves(&event),
             Out::Buffer(output) => self.frame_leaves(&output),
-        })
+        })?;
+        while self.skip_late() {}
+        Ok(())
     }
 
     fn event_leaves(&mut self, event: &gst::Event) -> Result<(), Failure> {
