@@ -126,7 +126,8 @@ fn state_rate(camera: &gst::Element, rate: gst::Fraction) {
     pad.add_probe(gst::PadProbeType::BUFFER | gst::PadProbeType::EVENT_DOWNSTREAM, move |_, info| {
         match &mut info.data {
             Some(gst::PadProbeData::Buffer(buffer)) => {
-                let duration = gst::ClockTime::SECOND.mul_div_round(rate.denom() as u64, rate.numer() as u64);
+                let [numerator, denominator] = [rate.numer(), rate.denom()].map(i64::from).map(i64::unsigned_abs);
+                let duration = (numerator > 0).then(|| gst::ClockTime::SECOND * denominator / numerator);
                 buffer.make_mut().set_duration(duration);
             }
             Some(gst::PadProbeData::Event(event)) => {

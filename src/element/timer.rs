@@ -18,12 +18,14 @@ pub struct RunningClock {
     pub base_time: gst::ClockTime,
 }
 
+type PushDue = fn(&CudaGaussBlur);
+
 /// Calls a function in a thread of GStreamer's pool when frames are due.
 #[derive(Default)]
 pub struct Timer {
     next: Mutex<Next>,
     /// What is called.
-    push_due: OnceLock<(glib::WeakRef<CudaGaussBlur>, fn(&CudaGaussBlur))>,
+    push_due: OnceLock<(glib::WeakRef<CudaGaussBlur>, PushDue)>,
 }
 
 #[derive(Default)]
@@ -46,7 +48,7 @@ impl Timer {
     }
 
     /// Sets the function. Only the first call has an effect.
-    pub fn on_due(&self, element: &CudaGaussBlur, push_due: fn(&CudaGaussBlur)) {
+    pub fn on_due(&self, element: &CudaGaussBlur, push_due: PushDue) {
         self.push_due.get_or_init(|| (element.downgrade(), push_due));
     }
 
