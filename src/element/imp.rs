@@ -73,7 +73,7 @@ use gst_base::subclass::prelude::*;
 
 use super::notices::Notice;
 use super::properties::param_specs;
-use super::qos::Qos;
+use super::published_state::Qos;
 use super::settings::Backend;
 use super::state::SharedState;
 use super::timer::RunningClock;

@@ -3,7 +3,6 @@
 
 use std::time::Duration;
 
-use super::qos::Qos;
 use super::settings::Backend;
 use crate::engine::Stats;
 
@@ -33,6 +32,35 @@ pub struct RegionStats {
     pub last_regions: u32,
     /// The part of the last frame that is covered, 0 to 1.
     pub last_covered_area: f64,
+}
+
+/// What the latest QOS event says.
+#[derive(Debug, Clone, Copy)]
+pub struct Qos {
+    /// Frames up to this running time are late, in nanoseconds.
+    pub earliest: Option<i64>,
+    /// The time that downstream takes for a frame over the time that it has.
+    pub proportion: f64,
+}
+
+impl Default for Qos {
+    fn default() -> Self {
+        Self { earliest: None, proportion: 1.0 }
+    }
+}
+
+impl Qos {
+    /// What this event says.
+    pub fn new(event: &gst::event::Qos) -> Self {
+        let (_, proportion, difference, timestamp) = event.get();
+        let earliest = timestamp.map(|time| signed(time.nseconds()).saturating_add(difference));
+        Self { earliest, proportion }
+    }
+}
+
+/// A time in nanoseconds with a sign.
+pub fn signed(time: u64) -> i64 {
+    i64::try_from(time).unwrap_or(i64::MAX)
 }
 
 /// Copies of the values behind the read-only properties, and of the latency. The streaming thread updates them after

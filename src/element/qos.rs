@@ -4,35 +4,9 @@
 
 use gst::prelude::*;
 
+use super::published_state::{Qos, signed};
 use super::state::SharedState;
 use crate::regions::clock::FrameTimes;
-
-/// What the latest QOS event says.
-#[derive(Debug, Clone, Copy)]
-pub struct Qos {
-    /// Frames up to this running time are late, in nanoseconds.
-    earliest: Option<i64>,
-    /// The time that downstream takes for a frame over the time that it has.
-    proportion: f64,
-}
-
-impl Default for Qos {
-    fn default() -> Self {
-        Self { earliest: None, proportion: 1.0 }
-    }
-}
-
-impl Qos {
-    pub fn new(event: &gst::event::Qos) -> Self {
-        let (_, proportion, difference, timestamp) = event.get();
-        let earliest = timestamp.map(|time| signed(time.nseconds()).saturating_add(difference));
-        Self { earliest, proportion }
-    }
-}
-
-fn signed(time: u64) -> i64 {
-    i64::try_from(time).unwrap_or(i64::MAX)
-}
 
 /// Whether a frame is dropped because downstream says that it is late. Posts a message then, and counts it.
 pub fn is_late(state: &SharedState, times: &FrameTimes) -> bool {

@@ -8,7 +8,7 @@ use gst_base::subclass::prelude::BaseTransformImplExt;
 use super::covering;
 use super::error::FrameFailure;
 use super::output_buffer;
-use super::qos::Qos;
+use super::published_state::Qos;
 use super::queue::{DecidedFrame, Leaving, Outcome, WaitingFrame, is_scarce};
 use super::reporting::{self, post_failure, report_stats};
 use super::session::Session;
