@@ -1,0 +1,456 @@
+// SPDX-License-Identifier: MPL-2.0
+//! The element `centerface`.
+
+use std::{
+    collections::VecDeque,
+    path::PathBuf,
+    sync::{LazyLock, Mutex},
+    time::{Duration, Instant},
+};
+
+use gst::{glib, prelude::*, subclass::prelude::*};
+use gst_base::subclass::{
+    base_transform::{InputBuffer, PrepareOutputBufferSuccess},
+    prelude::*,
+};
+use gst_video::{VideoFormat, VideoFrameRef, VideoInfo, VideoRegionOfInterestMeta};
+
+use crate::{
+    faces::{Face, faces},
+    kernels::Instructions,
+    network::Network,
+    run::Runner,
+    sampler::Sampler,
+};
+
+/// The file name of the model.
+const MODEL: &str = "centerface.onnx";
+/// Longest time between two frames that are searched. At a low rate `every` alone would exceed it, and `cudagaussblur` covers what it
+/// has seen once for 0.3 seconds.
+const LONGEST: gst::ClockTime = gst::ClockTime::from_mseconds(250);
+/// The latency follows from the durations of so many searches, the last ones.
+const RECENT: usize = 16;
+/// Threads that the network gains from.
+const MOST_THREADS: usize = 4;
+
+#[derive(Clone)]
+struct Settings {
+    every: u32,
+    threshold: f32,
+    size: u32,
+    threads: u32,
+    model: Option<String>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { every: 5, threshold: 0.2, size: 640, threads: 0, model: None }
+    }
+}
+
+/// What the streaming thread uses, from `start` to `stop`.
+#[derive(Default)]
+struct State {
+    runner: Option<Runner>,
+    info: Option<VideoInfo>,
+    sampler: Option<Sampler>,
+    /// Frames that are passed before the next search.
+    waiting: u32,
+    /// Timestamps of the frame that was searched last, and of the latest frame.
+    searched_at: Option<gst::ClockTime>,
+    previous: Option<gst::ClockTime>,
+}
+
+/// What other threads read.
+#[derive(Default)]
+struct Published {
+    frames: u64,
+    analyzed: u64,
+    total: Duration,
+    instructions: &'static str,
+    /// The durations of the last searches, the latency that is reported, and when it changed.
+    durations: VecDeque<Duration>,
+    latency: Duration,
+    changed_at: Option<Instant>,
+}
+
+impl Published {
+    /// Notes how long a search took. True if a longer latency is to be reported: once a second at most, and never a shorter one,
+    /// because playback falters whenever a pipeline sets its latency anew.
+    fn note(&mut self, duration: Duration, now: Instant) -> bool {
+        self.analyzed += 1;
+        self.total += duration;
+        self.durations.truncate(RECENT - 1);
+        self.durations.push_front(duration);
+        let mut sorted: Vec<_> = self.durations.iter().copied().collect();
+        sorted.sort_unstable();
+        // The second longest: a single search may have been interrupted, and the first one also allocates.
+        let Some(long) = sorted.len().checked_sub(2).map(|place| sorted[place]) else { return false };
+        let is_due = self.changed_at.is_none_or(|changed| now.duration_since(changed) >= Duration::from_secs(1));
+        if long <= self.latency || !is_due {
+            return false;
+        }
+        // An eighth more, so that searches whose durations vary a little do not change the latency again and again.
+        self.latency = long * 9 / 8;
+        self.changed_at = Some(now);
+        true
+    }
+}
+
+#[derive(Default)]
+pub struct Element {
+    settings: Mutex<Settings>,
+    state: Mutex<State>,
+    published: Mutex<Published>,
+}
+
+glib::wrapper! {
+    /// The element `centerface`, which attaches the faces that it finds as regions of interest.
+    pub struct CenterFace(ObjectSubclass<Element>) @extends gst_base::BaseTransform, gst::Element, gst::Object;
+}
+
+#[glib::object_subclass]
+impl ObjectSubclass for Element {
+    const NAME: &'static str = "GstCenterFace";
+    type Type = CenterFace;
+    type ParentType = gst_base::BaseTransform;
+}
+
+impl ObjectImpl for Element {
+    fn properties() -> &'static [glib::ParamSpec] {
+        static PROPERTIES: LazyLock<Vec<glib::ParamSpec>> = LazyLock::new(|| {
+            let default = Settings::default();
+            vec![
+                glib::ParamSpecUInt::builder("every")
+                    .nick("Every")
+                    .blurb("Search one frame in so many, and four a second at least; cudagaussblur covers faces in between")
+                    .minimum(1)
+                    .maximum(1000)
+                    .default_value(default.every)
+                    .mutable_playing()
+                    .build(),
+                glib::ParamSpecFloat::builder("threshold")
+                    .nick("Threshold")
+                    .blurb("Least confidence of a face")
+                    .minimum(0.)
+                    .maximum(1.)
+                    .default_value(default.threshold)
+                    .mutable_playing()
+                    .build(),
+                glib::ParamSpecUInt::builder("size")
+                    .nick("Size")
+                    .blurb(
+                        "Longer side of the picture that is searched, in pixels: twice finds faces of half the size and takes four \
+                         times as long",
+                    )
+                    .minimum(64)
+                    .maximum(4096)
+                    .default_value(default.size)
+                    .mutable_playing()
+                    .build(),
+                glib::ParamSpecString::builder("model")
+                    .nick("Model")
+                    .blurb("File of the model. Unset: centerface.onnx in the folder that CUDAGAUSSBLUR_MODELS names, else in the folder \
+                            models beside the plugin's, else in cudagaussblur/models of the system's data folders")
+                    .mutable_ready()
+                    .build(),
+                glib::ParamSpecUInt::builder("threads")
+                    .nick("Threads")
+                    .blurb("Threads of the model; 0: one for each processor that the process may use, four at most")
+                    .maximum(64)
+                    .default_value(default.threads)
+                    .mutable_ready()
+                    .build(),
+                glib::ParamSpecBoxed::builder::<gst::Structure>("stats")
+                    .nick("Stats")
+                    .blurb(
+                        "frames; analyzed: those that the model has seen; mean-ns: mean time of one, with its picture; instructions: the \
+                         vector instructions in use (avx512, avx2, neon; sse2 takes 2.7 times as long as avx2)",
+                    )
+                    .read_only()
+                    .build(),
+            ]
+        });
+        &PROPERTIES
+    }
+
+    fn set_property(&self, _id: usize, value: &glib::Value, pspec: &glib::ParamSpec) {
+        let mut settings = self.settings.lock().unwrap();
+        let checked = "GObject checks the type";
+        match pspec.name() {
+            "every" => settings.every = value.get().expect(checked),
+            "threshold" => settings.threshold = value.get().expect(checked),
+            "size" => settings.size = value.get().expect(checked),
+            "threads" => settings.threads = value.get().expect(checked),
+            "model" => settings.model = value.get().expect(checked),
+            _ => unreachable!("GObject checks the name"),
+        }
+    }
+
+    fn property(&self, _id: usize, pspec: &glib::ParamSpec) -> glib::Value {
+        let settings = self.settings.lock().unwrap();
+        match pspec.name() {
+            "every" => settings.every.to_value(),
+            "threshold" => settings.threshold.to_value(),
+            "size" => settings.size.to_value(),
+            "threads" => settings.threads.to_value(),
+            "model" => settings.model.to_value(),
+            "stats" => {
+                let published = self.published.lock().unwrap();
+                let mean = published.total.as_nanos() as u64 / published.analyzed.max(1);
+                gst::Structure::builder("stats")
+                    .field("frames", published.frames)
+                    .field("analyzed", published.analyzed)
+                    .field("mean-ns", mean)
+                    .field("instructions", published.instructions)
+                    .build()
+                    .to_value()
+            }
+            _ => unreachable!("GObject checks the name"),
+        }
+    }
+}
+
+impl GstObjectImpl for Element {}
+
+impl ElementImpl for Element {
+    fn metadata() -> Option<&'static gst::subclass::ElementMetadata> {
+        static METADATA: LazyLock<gst::subclass::ElementMetadata> = LazyLock::new(|| {
+            gst::subclass::ElementMetadata::new(
+                "CenterFace",
+                "Analyzer/Video",
+                "Finds faces and attaches them as regions of interest",
+                env!("CARGO_PKG_AUTHORS"),
+            )
+        });
+        Some(&METADATA)
+    }
+
+    fn pad_templates() -> &'static [gst::PadTemplate] {
+        static TEMPLATES: LazyLock<Vec<gst::PadTemplate>> = LazyLock::new(|| {
+            use VideoFormat::*;
+            // 8 bits a channel. Frames are not converted: only the samples that the small picture needs are read.
+            let formats = [
+                I420, Yv12, Nv12, Nv21, Y42b, Y444, Yuy2, Uyvy, Rgb, Bgr, Rgbx, Bgrx, Xrgb, Xbgr, Rgba, Bgra, Argb,
+                Abgr, Gray8,
+            ];
+            let sides = 16..=32767;
+            let caps = gst_video::VideoCapsBuilder::new()
+                .format_list(formats)
+                .width_range(sides.clone())
+                .height_range(sides)
+                .build();
+            let template = |name, direction| {
+                gst::PadTemplate::new(name, direction, gst::PadPresence::Always, &caps).expect("the caps are valid")
+            };
+            vec![template("sink", gst::PadDirection::Sink), template("src", gst::PadDirection::Src)]
+        });
+        &TEMPLATES
+    }
+}
+
+impl BaseTransformImpl for Element {
+    const MODE: gst_base::subclass::BaseTransformMode = gst_base::subclass::BaseTransformMode::AlwaysInPlace;
+    const PASSTHROUGH_ON_SAME_CAPS: bool = false;
+    const TRANSFORM_IP_ON_PASSTHROUGH: bool = false;
+
+    fn start(&self) -> Result<(), gst::ErrorMessage> {
+        let settings = self.settings.lock().unwrap().clone();
+        let path =
+            model(settings.model).map_err(|reason| gst::error_msg!(gst::ResourceError::NotFound, ("{reason}")))?;
+        let instructions = Instructions::all().pop().expect("every processor has the baseline");
+        let threads = match settings.threads {
+            // What the process may use: its affinity and its control group's quota.
+            0 => std::thread::available_parallelism().map_or(1, usize::from).min(MOST_THREADS),
+            threads => threads as usize,
+        };
+        let runner = std::fs::read(&path).map_err(|error| error.to_string()).and_then(|bytes| {
+            let network = Network::new(&bytes, |graph| graph.outputs.iter().take(3).copied().collect())?;
+            let channels =
+                network.outputs.iter().map(|plane| (network.planes[*plane].channels, network.planes[*plane].shift));
+            if channels.collect::<Vec<_>>() != [(1, 2), (2, 2), (2, 2)] {
+                return Err("its outputs are not those of CenterFace".into());
+            }
+            Runner::new(network, instructions, threads)
+        });
+        let runner = runner.map_err(|reason| {
+            gst::error_msg!(gst::ResourceError::OpenRead, ("{} cannot be used as the model: {reason}", path.display()))
+        })?;
+        *self.state.lock().unwrap() = State { runner: Some(runner), ..State::default() };
+        *self.published.lock().unwrap() = Published { instructions: instructions.name(), ..Published::default() };
+        Ok(())
+    }
+
+    fn stop(&self) -> Result<(), gst::ErrorMessage> {
+        *self.state.lock().unwrap() = State::default();
+        Ok(())
+    }
+
+    fn set_caps(&self, incaps: &gst::Caps, _outcaps: &gst::Caps) -> Result<(), gst::LoggableError> {
+        let mut state = self.state.lock().unwrap();
+        state.info = Some(VideoInfo::from_caps(incaps)?);
+        (state.sampler, state.waiting) = (None, 0);
+        Ok(())
+    }
+
+    fn sink_event(&self, event: gst::Event) -> bool {
+        let gst::EventView::Tag(tag) = event.view() else { return self.parent_sink_event(event) };
+        // Pictures among the tags, such as a cover picture of the file, would be copied by a muxer as they are.
+        let mut tags = tag.tag_owned();
+        let list = tags.make_mut();
+        list.remove::<gst::tags::Image>();
+        list.remove::<gst::tags::PreviewImage>();
+        list.remove::<gst::tags::Attachment>();
+        self.parent_sink_event(gst::event::Tag::builder(tags).seqnum(event.seqnum()).build())
+    }
+
+    /// Adds the time of a search to the minimum latency: it delays the searched frame and those that arrive meanwhile. The maximum
+    /// latency is upstream's, because this element buffers nothing.
+    fn query(&self, direction: gst::PadDirection, query: &mut gst::QueryRef) -> bool {
+        if !BaseTransformImplExt::parent_query(self, direction, query) {
+            return false;
+        }
+        if let (gst::PadDirection::Src, gst::QueryViewMut::Latency(latency)) = (direction, query.view_mut()) {
+            let (live, min, max) = latency.result();
+            let search = self.published.lock().unwrap().latency;
+            latency.set(live, min + gst::ClockTime::from_nseconds(search.as_nanos() as u64), max);
+        }
+        true
+    }
+
+    /// The same buffer. If others hold it, a copy of its metadata that shares its memory, which this element only reads.
+    fn prepare_output_buffer(&self, inbuf: InputBuffer) -> Result<PrepareOutputBufferSuccess, gst::FlowError> {
+        Ok(match inbuf {
+            InputBuffer::Writable(_) => PrepareOutputBufferSuccess::InputBuffer,
+            InputBuffer::Readable(buffer) => PrepareOutputBufferSuccess::Buffer(buffer.to_owned()),
+        })
+    }
+
+    fn transform_ip(&self, buffer: &mut gst::BufferRef) -> Result<gst::FlowSuccess, gst::FlowError> {
+        self.published.lock().unwrap().frames += 1;
+        let settings = self.settings.lock().unwrap().clone();
+        let mut state = self.state.lock().unwrap();
+        if !state.is_searched(buffer, settings.every) {
+            attach(buffer, "nothing", [0; 4]);
+            return Ok(gst::FlowSuccess::Ok);
+        }
+        let started = Instant::now();
+        let found = state.search(buffer, &settings).map_err(|reason| {
+            gst::element_imp_error!(self, gst::StreamError::Failed, ("{reason}"));
+            gst::FlowError::Error
+        })?;
+        drop(state);
+        for face in &found {
+            let [left, top] = [face.sides[0], face.sides[1]].map(|side| side.floor() as u32);
+            let [right, bottom] = [face.sides[2], face.sides[3]].map(|side| side.ceil() as u32);
+            attach(buffer, "face", [left, top, right - left, bottom - top]).add_param(
+                gst::Structure::builder("detection").field("confidence", f64::from(face.confidence)).build(),
+            );
+        }
+        if found.is_empty() {
+            attach(buffer, "nothing", [0; 4]);
+        }
+        let now = Instant::now();
+        if self.published.lock().unwrap().note(now - started, now) {
+            let _ = self.obj().post_message(gst::message::Latency::builder().src(&*self.obj()).build());
+        }
+        Ok(gst::FlowSuccess::Ok)
+    }
+}
+
+/// Attaches a box. One of no size says that a detector vouches for the frame, so that cudagaussblur's on-missing=auto covers frames
+/// that have lost their metas, and no others.
+fn attach<'a>(
+    buffer: &'a mut gst::BufferRef,
+    label: &str,
+    [x, y, width, height]: [u32; 4],
+) -> gst::MetaRefMut<'a, VideoRegionOfInterestMeta, gst::meta::Standalone> {
+    VideoRegionOfInterestMeta::add(buffer, label, (x, y, width, height))
+}
+
+impl State {
+    /// Whether this frame is to be searched.
+    fn is_searched(&mut self, buffer: &gst::BufferRef, every: u32) -> bool {
+        if buffer.flags().contains(gst::BufferFlags::DISCONT) {
+            self.waiting = 0;
+        }
+        let now = buffer.pts();
+        let since = |earlier: Option<gst::ClockTime>| now?.checked_sub(earlier?);
+        // Whether the next frame would exceed LONGEST, if frames keep their interval.
+        let is_late = match (since(self.previous), since(self.searched_at)) {
+            (Some(interval), Some(since)) => interval.is_zero() || since + interval > LONGEST,
+            _ => true,
+        };
+        self.previous = now;
+        if self.waiting > 0 && !is_late {
+            self.waiting -= 1;
+            return false;
+        }
+        (self.waiting, self.searched_at) = (every - 1, now);
+        true
+    }
+
+    fn search(&mut self, buffer: &gst::BufferRef, settings: &Settings) -> Result<Vec<Face>, String> {
+        let (Some(runner), Some(info)) = (&mut self.runner, &self.info) else {
+            return Err("a frame arrived before its caps".into());
+        };
+        let full = [info.width(), info.height()];
+        let multiple = runner.network.multiple();
+        let scale = (f64::from(settings.size) / f64::from(full[0].max(full[1]))).min(1.);
+        let searched = full.map(|side| (f64::from(side) * scale / multiple as f64).ceil() as usize * multiple);
+        // A GstVideoCropMeta of the size of the caps says where the caps' picture is in a larger frame; one of another size shows a
+        // part of that picture, all of which is searched. cudagaussblur counts detections from this corner.
+        let crop = buffer.meta::<gst_video::VideoCropMeta>().map(|crop| crop.rect());
+        let corner = match crop {
+            Some((x, y, width, height)) if [width, height] == full => [x as usize, y as usize],
+            _ => [0, 0],
+        };
+        if !self.sampler.as_ref().is_some_and(|sampler| sampler.is_for(corner, searched)) {
+            self.sampler = Some(Sampler::new(info, corner, searched));
+        }
+        let sampler = self.sampler.as_ref().expect("made above");
+        let frame = VideoFrameRef::from_buffer_ref_readable(buffer, info).map_err(|_| "a frame cannot be read")?;
+        let rows = sampler
+            .rows(&frame)
+            .ok_or_else(|| format!("a frame is smaller than {}x{}, the size in its caps", full[0], full[1]))?;
+        runner.run(searched[0], searched[1], rows);
+        let [heat, sizes, offsets] = [0, 1, 2].map(|number| runner.output(number));
+        faces(heat, sizes, offsets, full, settings.threshold)
+            .map_err(|_| "the model failed: its answer has values that are no numbers".into())
+    }
+}
+
+/// The model's file. `Err` says where none was found.
+fn model(property: Option<String>) -> Result<PathBuf, String> {
+    if let Some(path) = property.map(PathBuf::from) {
+        return if path.exists() {
+            Ok(path)
+        } else {
+            Err(format!("{} does not exist: check the property model", path.display()))
+        };
+    }
+    let folders = match std::env::var_os("CUDAGAUSSBLUR_MODELS") {
+        Some(folder) if !folder.is_empty() => vec![PathBuf::from(folder)],
+        _ => {
+            let plugin = gst::Registry::get().find_plugin("detectors").and_then(|plugin| plugin.filename());
+            let beside = plugin.and_then(|file| Some(file.parent()?.parent()?.join("models")));
+            let data = std::iter::once(glib::user_data_dir()).chain(glib::system_data_dirs());
+            beside.into_iter().chain(data.map(|folder| folder.join("cudagaussblur/models"))).collect()
+        }
+    };
+    let mut paths = folders.into_iter().map(|folder| folder.join(MODEL)).collect::<Vec<_>>();
+    if let Some(found) = paths.iter().position(|path| path.exists()) {
+        return Ok(paths.swap_remove(found));
+    }
+    let first = paths.remove(0);
+    let others = if paths.is_empty() {
+        String::new()
+    } else {
+        format!("; nor do {}", paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", "))
+    };
+    Err(format!("{} does not exist: run scripts/models{others}", first.display()))
+}
+
+pub fn register(plugin: &gst::Plugin) -> Result<(), glib::BoolError> {
+    gst::Element::register(Some(plugin), "centerface", gst::Rank::NONE, CenterFace::static_type())
+}

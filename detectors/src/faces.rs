@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: MPL-2.0
+//! The faces that CenterFace's outputs describe.
+
+use crate::run::Plane;
+
+/// A face: its box in pixels of the frame, and how sure the network is, 0 to 1.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Face {
+    /// Left, top, right, bottom.
+    pub sides: [f64; 4],
+    pub confidence: f32,
+}
+
+/// Cells that are looked at, the most certain first. A face has a few of them.
+const MOST: usize = 2000;
+/// Pixels of the searched picture in a row or column of a cell.
+const CELL: f64 = 4.;
+/// Boxes that share more of the smaller one's area are boxes of one face.
+const SHARED: f64 = 0.3;
+
+/// A value of the network that is no number.
+#[derive(Debug, PartialEq)]
+pub struct NoNumber;
+
+/// The faces whose confidence exceeds `threshold`, in a frame of the size `full`. `heat` has each cell's confidence before the
+/// sigmoid; `sizes` the logarithms of its box's height and width in cells; `offsets` how far down and to the right of the cell's
+/// middle the box's centre lies.
+pub fn faces(
+    heat: &Plane,
+    sizes: &Plane,
+    offsets: &Plane,
+    full: [u32; 2],
+    threshold: f32,
+) -> Result<Vec<Face>, NoNumber> {
+    let limits = [heat.width, heat.height].map(|side| side as f64 * CELL);
+    let scales = [f64::from(full[0]) / limits[0], f64::from(full[1]) / limits[1]];
+    let mut found = Vec::new();
+    for y in 0..heat.height {
+        let values = heat.row(y).iter().zip(sizes.row(y).as_chunks::<2>().0).zip(offsets.row(y).as_chunks::<2>().0);
+        for (x, ((heat, size), offset)) in values.enumerate() {
+            let confidence = 1. / (1. + (-heat).exp());
+            if confidence.is_nan() {
+                return Err(NoNumber);
+            }
+            if confidence <= threshold {
+                continue;
+            }
+            if !size.iter().chain(offset).all(|value| value.is_finite()) {
+                return Err(NoNumber);
+            }
+            let mut sides = [0.; 4];
+            for (axis, at) in [x, y].into_iter().enumerate() {
+                // The network's values are those of y, then of x.
+                let half = f64::from(size[1 - axis].exp()) * CELL / 2.;
+                let centre = (at as f64 + f64::from(offset[1 - axis]) + 0.5) * CELL;
+                sides[axis] = (centre - half).clamp(0., limits[axis]) * scales[axis];
+                sides[axis + 2] = (centre + half).clamp(0., limits[axis]) * scales[axis];
+            }
+            found.push(Face { sides, confidence });
+        }
+    }
+    found.sort_by(|a, b| b.confidence.total_cmp(&a.confidence));
+    found.truncate(MOST);
+    Ok(distinct(&found))
+}
+
+/// The faces without those that share much with a more certain one, or have no area. The most certain ones come first.
+pub fn distinct(found: &[Face]) -> Vec<Face> {
+    let mut kept: Vec<Face> = Vec::new();
+    for face in found {
+        let [left, top, right, bottom] = face.sides;
+        let is_new = kept.iter().all(|other| overlap(&face.sides, &other.sides) < SHARED);
+        if right - left >= 1. && bottom - top >= 1. && is_new {
+            kept.push(*face);
+        }
+    }
+    kept
+}
+
+/// The intersection of two boxes as a share of the smaller one.
+pub fn overlap(a: &[f64; 4], b: &[f64; 4]) -> f64 {
+    let common = |low: usize| (a[low + 2].min(b[low + 2]) - a[low].max(b[low])).max(0.);
+    let area = |sides: &[f64; 4]| (sides[2] - sides[0]) * (sides[3] - sides[1]);
+    common(0) * common(1) / area(a).min(area(b))
+}

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: MPL-2.0
+//! Reads the graph of an ONNX file: its nodes, its constants of 32-bit floats and the names of its outputs.
+
+use std::collections::HashMap;
+
+/// A constant, in the file's order of values.
+#[derive(Default)]
+pub struct Tensor {
+    pub dims: Vec<usize>,
+    pub values: Vec<f32>,
+}
+
+#[derive(Default)]
+pub struct Node<'a> {
+    pub operator: &'a str,
+    pub inputs: Vec<&'a str>,
+    pub outputs: Vec<&'a str>,
+    /// Attributes of one integer or a list of them.
+    pub integers: HashMap<&'a str, Vec<u64>>,
+    /// Attributes of one float.
+    pub floats: HashMap<&'a str, f32>,
+}
+
+#[derive(Default)]
+pub struct Graph<'a> {
+    /// In the file's order, in which a node comes after those whose outputs it reads.
+    pub nodes: Vec<Node<'a>>,
+    pub constants: HashMap<&'a str, Tensor>,
+    pub outputs: Vec<&'a str>,
+}
+
+/// A value of a protobuf message: a number, or the bytes of anything else.
+enum Value<'a> {
+    Number(u64),
+    Bytes(&'a [u8]),
+}
+
+/// The fields of a protobuf message, with their numbers. `None` if it is malformed.
+fn fields(mut data: &[u8]) -> Option<Vec<(u64, Value<'_>)>> {
+    let mut all = Vec::new();
+    while !data.is_empty() {
+        let key = varint(&mut data)?;
+        let value = match key & 7 {
+            0 => Value::Number(varint(&mut data)?),
+            1 => Value::Bytes(data.split_off(..8)?),
+            2 => {
+                let length = varint(&mut data)?.try_into().ok()?;
+                Value::Bytes(data.split_off(..length)?)
+            }
+            5 => Value::Bytes(data.split_off(..4)?),
+            _ => return None,
+        };
+        all.push((key >> 3, value));
+    }
+    Some(all)
+}
+
+fn varint(data: &mut &[u8]) -> Option<u64> {
+    let mut number = 0;
+    for shift in (0..64).step_by(7) {
+        let byte = *data.split_off_first()?;
+        number |= u64::from(byte & 127) << shift;
+        if byte < 128 {
+            return Some(number);
+        }
+    }
+    None
+}
+
+/// The numbers of a repeated field: one, or several that are packed.
+fn numbers(value: &Value, all: &mut Vec<u64>) -> Option<()> {
+    match *value {
+        Value::Number(number) => all.push(number),
+        Value::Bytes(mut packed) => {
+            while !packed.is_empty() {
+                all.push(varint(&mut packed)?);
+            }
+        }
+    }
+    Some(())
+}
+
+fn text(bytes: &[u8]) -> Option<&str> {
+    std::str::from_utf8(bytes).ok()
+}
+
+fn tensor(data: &[u8]) -> Option<(&str, Tensor)> {
+    let (mut name, mut dims, mut values) = ("", Vec::new(), Vec::new());
+    for (field, value) in fields(data)? {
+        match (field, value) {
+            (1, value) => numbers(&value, &mut dims)?,
+            (8, Value::Bytes(bytes)) => name = text(bytes)?,
+            // Floats that are packed, or raw.
+            (4 | 9, Value::Bytes(bytes)) => {
+                values.extend(bytes.as_chunks().0.iter().map(|value| f32::from_le_bytes(*value)))
+            }
+            _ => {}
+        }
+    }
+    let dims = dims.into_iter().map(|side| side.try_into().ok()).collect::<Option<_>>()?;
+    Some((name, Tensor { dims, values }))
+}
+
+fn node(data: &[u8]) -> Option<Node<'_>> {
+    let mut node = Node::default();
+    for (field, value) in fields(data)? {
+        let Value::Bytes(bytes) = value else { continue };
+        match field {
+            1 => node.inputs.push(text(bytes)?),
+            2 => node.outputs.push(text(bytes)?),
+            4 => node.operator = text(bytes)?,
+            5 => {
+                let (mut name, mut integers) = ("", Vec::new());
+                for (field, value) in fields(bytes)? {
+                    match (field, value) {
+                        (1, Value::Bytes(bytes)) => name = text(bytes)?,
+                        (2, Value::Bytes(bytes)) => {
+                            _ = node.floats.insert(name, f32::from_le_bytes(bytes.try_into().ok()?))
+                        }
+                        (3 | 8, value) => numbers(&value, &mut integers)?,
+                        _ => {}
+                    }
+                }
+                node.integers.insert(name, integers);
+            }
+            _ => {}
+        }
+    }
+    Some(node)
+}
+
+/// The graph of a model. `None` if the data is no ONNX file.
+pub fn graph(data: &[u8]) -> Option<Graph<'_>> {
+    let mut graph = Graph::default();
+    for (field, value) in fields(data)? {
+        let (7, Value::Bytes(bytes)) = (field, value) else { continue };
+        for (field, value) in fields(bytes)? {
+            match (field, value) {
+                (1, Value::Bytes(bytes)) => graph.nodes.push(node(bytes)?),
+                (5, Value::Bytes(bytes)) => {
+                    let (name, tensor) = tensor(bytes)?;
+                    graph.constants.insert(name, tensor);
+                }
+                (12, Value::Bytes(bytes)) => {
+                    let name = fields(bytes)?.into_iter().find_map(|(field, value)| match (field, value) {
+                        (1, Value::Bytes(name)) => text(name),
+                        _ => None,
+                    });
+                    graph.outputs.push(name?);
+                }
+                _ => {}
+            }
+        }
+    }
+    Some(graph)
+}

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: MPL-2.0
+//! Sixteen floats in the registers of each instruction set.
+
+/// Values of a vector.
+pub const LANES: usize = 16;
+
+/// # Safety
+/// Every function requires that the processor has the instructions of the type. They are inlined into functions that enable them.
+pub trait Vector: Copy {
+    unsafe fn splat(value: f32) -> Self;
+    unsafe fn load(from: &[f32; LANES]) -> Self;
+    unsafe fn store(self, to: &mut [f32; LANES]);
+    /// self + a · b
+    unsafe fn plus_product(self, a: Self, b: Self) -> Self;
+    unsafe fn plus(self, other: Self) -> Self;
+    unsafe fn at_least(self, floor: Self) -> Self;
+}
+
+/// A vector of $count registers of $width values, by the functions for one register.
+macro_rules! vector {
+    ($name:ident: [$register:ty; $count:literal] of $width:literal, $load:expr, $store:expr, $splat:expr, $add:expr, $max:expr, $product:expr) => {
+        #[derive(Clone, Copy)]
+        pub struct $name([$register; $count]);
+
+        // SAFETY (all functions): the caller vouches for the instructions, and each register ends within the LANES values.
+        #[allow(clippy::undocumented_unsafe_blocks, reason = "one comment for all")]
+        impl Vector for $name {
+            #[inline(always)]
+            unsafe fn splat(value: f32) -> Self {
+                Self([unsafe { $splat(value) }; $count])
+            }
+
+            #[inline(always)]
+            unsafe fn load(from: &[f32; LANES]) -> Self {
+                Self(std::array::from_fn(|i| unsafe { $load(from.as_ptr().add(i * $width)) }))
+            }
+
+            #[inline(always)]
+            unsafe fn store(self, to: &mut [f32; LANES]) {
+                self.0
+                    .into_iter()
+                    .enumerate()
+                    .for_each(|(i, register)| unsafe { $store(to.as_mut_ptr().add(i * $width), register) });
+            }
+
+            #[inline(always)]
+            unsafe fn plus_product(self, a: Self, b: Self) -> Self {
+                Self(std::array::from_fn(|i| unsafe { $product(self.0[i], a.0[i], b.0[i]) }))
+            }
+
+            #[inline(always)]
+            unsafe fn plus(self, other: Self) -> Self {
+                Self(std::array::from_fn(|i| unsafe { $add(self.0[i], other.0[i]) }))
+            }
+
+            #[inline(always)]
+            unsafe fn at_least(self, floor: Self) -> Self {
+                Self(std::array::from_fn(|i| unsafe { $max(self.0[i], floor.0[i]) }))
+            }
+        }
+    };
+}
+
+#[cfg(target_arch = "x86_64")]
+mod registers {
+    use super::*;
+    use std::arch::x86_64::*;
+
+    vector! {
+        Baseline: [__m128; 4] of 4, _mm_loadu_ps, _mm_storeu_ps, _mm_set1_ps, _mm_add_ps, _mm_max_ps,
+        |sum, a, b| _mm_add_ps(sum, _mm_mul_ps(a, b))
+    }
+    vector! {
+        Avx2: [__m256; 2] of 8, _mm256_loadu_ps, _mm256_storeu_ps, _mm256_set1_ps, _mm256_add_ps, _mm256_max_ps,
+        |sum, a, b| _mm256_fmadd_ps(a, b, sum)
+    }
+    vector! {
+        Avx512: [__m512; 1] of 16, _mm512_loadu_ps, _mm512_storeu_ps, _mm512_set1_ps, _mm512_add_ps, _mm512_max_ps,
+        |sum, a, b| _mm512_fmadd_ps(a, b, sum)
+    }
+}
+
+#[cfg(target_arch = "aarch64")]
+mod registers {
+    use super::*;
+    use std::arch::aarch64::*;
+
+    vector!(Baseline: [float32x4_t; 4] of 4, vld1q_f32, vst1q_f32, vdupq_n_f32, vaddq_f32, vmaxq_f32, vfmaq_f32);
+}
+
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+mod registers {
+    use super::*;
+    use std::{convert::identity, ops::Add, ptr};
+
+    vector!(Baseline: [f32; 16] of 1, ptr::read, ptr::write, identity, f32::add, f32::max, |sum: f32, a, b| sum + a * b);
+}
+
+pub use registers::*;
