@@ -1,9 +1,10 @@
 //! search MODEL THREADS SET: least and median ms of searches.
-use gstdetectors::{kernels::Instructions, network::Network, run::Runner};
+use gstdetectors::{kernels::Instructions, network::Network, onnx, run::Runner};
 fn main() {
     let a: Vec<_> = std::env::args().skip(1).collect();
     let model = std::fs::read(&a[0]).unwrap();
-    let network = Network::new(&model, |graph| graph.outputs[..3].to_vec()).unwrap();
+    let graph = onnx::graph(&model).unwrap();
+    let network = Network::new(&graph, &graph.outputs[..3]).unwrap();
     let threads: usize = a[1].parse().unwrap();
     let all = Instructions::all();
     let set = all.iter().copied().find(|s| a.get(2).is_some_and(|n| n == s.name())).unwrap_or(*all.last().unwrap());

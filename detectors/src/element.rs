@@ -18,7 +18,8 @@ use gst_video::{VideoFormat, VideoFrameRef, VideoInfo, VideoRegionOfInterestMeta
 use crate::{
     faces::{Face, faces},
     kernels::Instructions,
-    network::Network,
+    network::{Network, Shape},
+    onnx,
     run::Runner,
     sampler::Sampler,
 };
@@ -265,10 +266,15 @@ impl BaseTransformImpl for Element {
             threads => threads as usize,
         };
         let runner = std::fs::read(&path).map_err(|error| error.to_string()).and_then(|bytes| {
-            let network = Network::new(&bytes, |graph| graph.outputs.iter().take(3).copied().collect())?;
-            let channels =
-                network.outputs.iter().map(|plane| (network.planes[*plane].channels, network.planes[*plane].shift));
-            if channels.collect::<Vec<_>>() != [(1, 2), (2, 2), (2, 2)] {
+            let graph = onnx::graph(&bytes).ok_or("it is no ONNX file")?;
+            let network = Network::new(&graph, graph.outputs.get(..3).ok_or("it has fewer than three outputs")?)?;
+            // Confidence, size and offset for each of 4x4 pixels.
+            if network
+                .outputs
+                .iter()
+                .map(|plane| network.planes[*plane])
+                .ne([1, 2, 2].map(|channels| Shape { channels, halved: 2 }))
+            {
                 return Err("its outputs are not those of CenterFace".into());
             }
             Runner::new(network, instructions, threads)
@@ -395,7 +401,7 @@ impl State {
             return Err("a frame arrived before its caps".into());
         };
         let full = [info.width(), info.height()];
-        let multiple = runner.network.multiple();
+        let multiple = runner.network().multiple();
         let scale = (f64::from(settings.size) / f64::from(full[0].max(full[1]))).min(1.);
         let searched = full.map(|side| (f64::from(side) * scale / multiple as f64).ceil() as usize * multiple);
         // A GstVideoCropMeta of the size of the caps says where the caps' picture is in a larger frame; one of another size shows a

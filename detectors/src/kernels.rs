@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
-//! The two operations of a network, each on one row of pixels whose channels lie side by side.
+//! The two kernels of a network, each for one row of pixels whose channels lie side by side: a dense one, from all channels of a window
+//! to all channels of a pixel, and a depthwise one, from a channel's window to the channel.
 
 use crate::vector::{self, LANES, Vector};
 
@@ -8,17 +9,16 @@ use crate::vector::{self, LANES, Vector};
 pub struct Instructions(Set);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(not(target_arch = "x86_64"), expect(dead_code, reason = "sets of x86"))]
 enum Set {
     /// What every processor of the architecture has: SSE2, NEON.
     Baseline,
-    #[cfg(target_arch = "x86_64")]
     Avx2,
-    #[cfg(target_arch = "x86_64")]
     Avx512,
 }
 
 impl Instructions {
-    /// All that this processor has; the last one is the fastest.
+    /// All that this processor has, the fastest one last.
     pub fn all() -> Vec<Self> {
         let mut all = vec![Self(Set::Baseline)];
         #[cfg(target_arch = "x86_64")]
@@ -33,163 +33,161 @@ impl Instructions {
 
     pub fn name(self) -> &'static str {
         match self.0 {
-            #[cfg(target_arch = "x86_64")]
-            Set::Avx2 => "avx2",
-            #[cfg(target_arch = "x86_64")]
             Set::Avx512 => "avx512",
+            Set::Avx2 => "avx2",
             Set::Baseline if cfg!(target_arch = "x86_64") => "sse2",
             Set::Baseline if cfg!(target_arch = "aarch64") => "neon",
-            Set::Baseline => "baseline",
+            Set::Baseline => "none",
         }
     }
 }
 
-/// A linear function of the channels of a pixel, or of a window of pixels whose rows are contiguous.
+/// Weights of a linear function, in panels of `LANES` outputs. The inputs of a window are its rows, their pixels, their channels.
 pub struct Dense {
-    pub inputs: usize,
-    pub outputs: usize,
+    inputs: usize,
+    outputs: usize,
     /// [panel][input][LANES]
-    weights: Vec<f32>,
+    weights: Vec<[f32; LANES]>,
     /// [panel][LANES]
-    bias: Vec<f32>,
+    bias: Vec<[f32; LANES]>,
 }
 
 impl Dense {
     /// `weight` is called with an output and an input.
     pub fn new(inputs: usize, bias: &[f32], weight: impl Fn(usize, usize) -> f32) -> Self {
-        let outputs = bias.len();
-        let panels = outputs.div_ceil(LANES);
-        let mut weights = vec![0.; panels * inputs * LANES];
-        for output in 0..outputs {
+        let panels = bias.len().div_ceil(LANES);
+        let mut this = Self {
+            inputs,
+            outputs: bias.len(),
+            weights: vec![[0.; LANES]; panels * inputs],
+            bias: vec![[0.; LANES]; panels],
+        };
+        this.bias.as_flattened_mut()[..bias.len()].copy_from_slice(bias);
+        for output in 0..bias.len() {
             for input in 0..inputs {
-                weights[(output / LANES * inputs + input) * LANES + output % LANES] = weight(output, input);
+                this.weights[output / LANES * inputs + input][output % LANES] = weight(output, input);
             }
         }
-        let mut padded = bias.to_vec();
-        padded.resize(panels * LANES, 0.);
-        Self { inputs, outputs, weights, bias: padded }
+        this
+    }
+
+    /// Multiplies each output by a factor, and adds an offset. Outputs beyond the factors begin with the first one again.
+    pub fn scale(&mut self, factors: &[f32], offsets: &[f32]) {
+        for output in 0..self.outputs {
+            let (panel, lane, factor) = (output / LANES, output % LANES, factors[output % factors.len()]);
+            self.weights[panel * self.inputs..][..self.inputs].iter_mut().for_each(|weights| weights[lane] *= factor);
+            self.bias[panel][lane] = self.bias[panel][lane] * factor + offsets[output % offsets.len()];
+        }
     }
 }
 
-/// A 3x3 window of each channel by itself. The number of channels is a multiple of `LANES`.
+/// Weights of a 3x3 window of each channel, in parts of `LANES` channels.
 pub struct Depthwise {
-    /// [channels / LANES][3 x 3][LANES]
-    weights: Vec<f32>,
-    bias: Vec<f32>,
+    /// [part][3 x 3][LANES]
+    weights: Vec<[[f32; LANES]; 9]>,
+    /// [part][LANES]
+    bias: Vec<[f32; LANES]>,
 }
 
 impl Depthwise {
-    /// `weight` is called with a channel and a place of the window, 0 to 8.
-    pub fn new(bias: &[f32], weight: impl Fn(usize, usize) -> f32) -> Self {
-        assert_eq!(bias.len() % LANES, 0);
-        let places = 9 * LANES;
-        let weights = (0..bias.len() * 9).map(|i| weight(i / places * LANES + i % LANES, i % places / LANES)).collect();
-        Self { weights, bias: bias.to_vec() }
-    }
-
-    pub fn channels(&self) -> usize {
-        self.bias.len()
+    /// `weights` has the nine of a channel side by side. `None` if the number of channels is no multiple of `LANES`.
+    pub fn new(bias: &[f32], weights: &[f32]) -> Option<Self> {
+        let (bias, []) = bias.as_chunks() else { return None };
+        let part =
+            |part| std::array::from_fn(|place| std::array::from_fn(|lane| weights[(part * LANES + lane) * 9 + place]));
+        Some(Self { weights: (0..bias.len()).map(part).collect(), bias: bias.to_vec() })
     }
 }
 
-/// What becomes of the sums of a row.
-#[derive(Clone, Copy)]
-pub struct Then<'a> {
+/// What a layer computes for each pixel of its output.
+pub enum Operation {
+    /// From a window of `side`², 1 or 3, which moves by `stride` pixels.
+    Dense { weights: Dense, side: usize, stride: usize },
+    /// From a window of 3x3.
+    Depthwise { weights: Depthwise, stride: usize },
+    /// Two pixels side by side from one: in even and in odd rows of the output.
+    Double([Dense; 2]),
+}
+
+/// A row of a layer's output: the operation, then ReLU, then an addition.
+pub struct Row<'a> {
+    pub operation: &'a Operation,
+    /// The rows of the input above, at and below the window's centre, with a border of one pixel.
+    pub inputs: [&'a [f32]; 3],
+    /// Channels of the input.
+    pub channels: usize,
+    pub is_odd: bool,
     pub relu: bool,
-    /// Values of the output's size that are added at last.
+    /// Values of the output's size.
     pub add: Option<&'a [f32]>,
 }
 
-/// The rows that a kernel reads, each from its first window on.
-#[derive(Clone, Copy)]
-pub struct Rows<'a, const N: usize> {
-    pub rows: [&'a [f32]; N],
-    /// Values from one window to the next.
-    pub step: usize,
-}
-
-/// `P` panels of `M` pixels, `first` and those after it.
-#[inline(always)]
-unsafe fn tile<V: Vector, const M: usize, const P: usize, const N: usize>(
-    dense: &Dense,
-    panel: usize,
-    from: Rows<N>,
-    first: usize,
-    output: &mut [f32],
-    then: Then,
-) {
-    let (share, step) = (dense.inputs / N, from.step);
-    let biases: [_; P] = std::array::from_fn(|p| &dense.bias.as_chunks().0[panel + p]);
-    let panels: [_; P] =
-        std::array::from_fn(|p| &dense.weights.as_chunks::<LANES>().0[(panel + p) * dense.inputs..][..N * share]);
-    // SAFETY: the caller vouches for the instructions, here and below.
-    let mut sums: [[V; P]; M] = [std::array::from_fn(|p| unsafe { V::load(biases[p]) }); M];
-    for (n, row) in from.rows.iter().enumerate() {
-        let row = &row[first * step..][..(M - 1) * step + share];
-        for i in 0..share {
-            // SAFETY: the slices have `N * share` values each.
-            let weights: [V; P] = std::array::from_fn(|p| unsafe { V::load(panels[p].get_unchecked(n * share + i)) });
-            for m in 0..M {
-                // SAFETY: m is less than `M` and i than `share`, of which the length of `row` was made.
-                let value = unsafe { V::splat(*row.get_unchecked(m * step + i)) };
-                for p in 0..P {
-                    // SAFETY: the instructions are there.
-                    sums[m][p] = unsafe { sums[m][p].plus_product(value, weights[p]) };
-                }
+impl Row<'_> {
+    pub fn compute(&self, instructions: Instructions, output: &mut [f32]) {
+        // SAFETY: a value of `Instructions` exists only where the processor has them.
+        unsafe {
+            match instructions.0 {
+                #[cfg(target_arch = "x86_64")]
+                Set::Avx512 => avx512(self, output),
+                #[cfg(target_arch = "x86_64")]
+                Set::Avx2 => avx2(self, output),
+                // Sixteen registers, of which four make a vector, or thirty-two.
+                _ if cfg!(target_arch = "x86_64") => compute::<vector::Baseline, 3, 1>(self, output),
+                _ => compute::<vector::Baseline, 6, 1>(self, output),
             }
         }
     }
-    let start = panel * LANES;
-    for (m, sums) in sums.into_iter().enumerate() {
-        let place = (first + m) * dense.outputs + start;
-        let width = (dense.outputs - start).min(P * LANES);
-        // SAFETY: the instructions are there.
-        unsafe { finish(sums, place, width, output, then) };
-    }
 }
 
-/// Stores the first `width` sums at `place`.
-#[inline(always)]
-unsafe fn finish<V: Vector, const P: usize>(sums: [V; P], place: usize, width: usize, output: &mut [f32], then: Then) {
-    let output = &mut output[place..][..width];
-    let add = then.add.map_or(&[][..], |add| &add[place..][..width]);
-    // SAFETY: the caller vouches for the instructions, here and below.
-    let floor = unsafe { V::splat(if then.relu { 0. } else { f32::NEG_INFINITY }) };
-    let (mut outputs, mut adds) = (output.as_chunks_mut::<LANES>(), add.as_chunks::<LANES>());
-    for (p, sum) in sums.into_iter().enumerate() {
-        // SAFETY: the instructions are there.
-        let mut sum = unsafe { sum.at_least(floor) };
-        if let Some(output) = outputs.0.get_mut(p) {
-            if let Some(add) = adds.0.get(p) {
-                // SAFETY: the instructions are there.
-                sum = unsafe { sum.plus(V::load(add)) };
-            }
-            // SAFETY: the instructions are there.
-            unsafe { sum.store(output) };
-        } else {
-            let mut last = [0.; LANES];
-            // SAFETY: the instructions are there.
-            unsafe { sum.store(&mut last) };
-            last.iter_mut().zip(adds.1).for_each(|(value, add)| *value += add);
-            outputs.1.copy_from_slice(&last[..outputs.1.len()]);
-            (outputs.1, adds.1) = (&mut [], &[]);
-        }
-    }
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f")]
+fn avx512(row: &Row, output: &mut [f32]) {
+    // SAFETY: the instructions are enabled here.
+    unsafe { compute::<vector::Avx512, 12, 2>(row, output) };
 }
 
-/// Tiles of at most `M` pixels and at most `P` panels.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma")]
+fn avx2(row: &Row, output: &mut [f32]) {
+    // SAFETY: the instructions are enabled here.
+    unsafe { compute::<vector::Avx2, 6, 1>(row, output) };
+}
+
+/// Computes tiles of at most `M` pixels and `P` panels: so many that their sums and a panel's weights fit into the registers.
+///
+/// # Safety
+/// This and all functions below require the instructions of `V`.
 #[inline(always)]
-unsafe fn dense_body<V: Vector, const M: usize, const P: usize, const N: usize>(
-    dense: &Dense,
-    from: Rows<N>,
-    pixels: usize,
+unsafe fn compute<V: Vector, const M: usize, const P: usize>(row: &Row, output: &mut [f32]) {
+    let channels = row.channels;
+    let centre = [&row.inputs[1][channels..]];
+    let (weights, inputs, stride) = match row.operation {
+        Operation::Dense { weights, side: 1, stride } => (weights, &centre[..], *stride),
+        Operation::Dense { weights, stride, .. } => (weights, &row.inputs[..], *stride),
+        Operation::Double(weights) => (&weights[usize::from(row.is_odd)], &centre[..], 1),
+        // SAFETY: the caller vouches for the instructions.
+        Operation::Depthwise { weights, stride: 1 } => return unsafe { depthwise::<V, 1>(row, weights, output) },
+        // SAFETY: likewise.
+        Operation::Depthwise { weights, .. } => return unsafe { depthwise::<V, 2>(row, weights, output) },
+    };
+    // SAFETY: likewise.
+    unsafe { dense::<V, M, P>(row, weights, inputs, stride * channels, output) };
+}
+
+/// `step`: values from one window to the next.
+#[inline(always)]
+unsafe fn dense<V: Vector, const M: usize, const P: usize>(
+    row: &Row,
+    weights: &Dense,
+    inputs: &[&[f32]],
+    step: usize,
     output: &mut [f32],
-    then: Then,
 ) {
-    let (panels, tiles) = (dense.outputs.div_ceil(LANES), pixels.div_ceil(M));
+    let pixels = output.len() / weights.outputs;
+    let tiles = pixels.div_ceil(M);
     let mut panel = 0;
-    while panel < panels {
-        let wide = if panels - panel >= P { P } else { 1 };
+    while panel < weights.bias.len() {
+        let is_wide = panel + P <= weights.bias.len();
         for number in 0..tiles {
             // Tiles of about the same size: a small one takes as long as a full one.
             let (first, end) = (number * pixels / tiles, (number + 1) * pixels / tiles);
@@ -197,148 +195,141 @@ unsafe fn dense_body<V: Vector, const M: usize, const P: usize, const N: usize>(
                 ($($size:literal)*) => {
                     match end - first {
                         // SAFETY: the caller vouches for the instructions.
-                        $($size if $size <= M && wide == P => unsafe { tile::<V, $size, P, N>(dense, panel, from, first, output, then) },
-                        $size if $size <= M => unsafe { tile::<V, $size, 1, N>(dense, panel, from, first, output, then) },)*
-                        _ => unreachable!(),
+                        $($size if $size <= M => unsafe {
+                            if is_wide {
+                                tile::<V, $size, P>(row, weights, panel, inputs, step, first, output)
+                            } else {
+                                tile::<V, $size, 1>(row, weights, panel, inputs, step, first, output)
+                            }
+                        })*
+                        _ => unreachable!("a tile has M pixels at most"),
                     }
                 };
             }
             sizes!(12 11 10 9 8 7 6 5 4 3 2 1);
         }
-        panel += wide;
+        panel += if is_wide { P } else { 1 };
     }
 }
 
-/// `M` pixels, `first` and those after it, of `LANES` channels from `channel` on.
+/// `P` panels of `M` pixels, `first` and those after it.
+#[inline(always)]
+unsafe fn tile<V: Vector, const M: usize, const P: usize>(
+    row: &Row,
+    weights: &Dense,
+    panel: usize,
+    inputs: &[&[f32]],
+    step: usize,
+    first: usize,
+    output: &mut [f32],
+) {
+    let share = weights.inputs / inputs.len();
+    let panels: [_; P] = std::array::from_fn(|p| &weights.weights[(panel + p) * weights.inputs..][..weights.inputs]);
+    // SAFETY: the caller vouches for the instructions.
+    let mut sums: [[V; P]; M] = [std::array::from_fn(|p| unsafe { V::load(&weights.bias[panel + p]) }); M];
+    for (n, input) in inputs.iter().enumerate() {
+        let input = &input[first * step..][..(M - 1) * step + share];
+        for i in 0..share {
+            // SAFETY: a panel has `share` weights for each of `inputs`, and the caller vouches for the instructions.
+            let weights: [V; P] = std::array::from_fn(|p| unsafe { V::load(panels[p].get_unchecked(n * share + i)) });
+            for m in 0..M {
+                // SAFETY: `input` was cut so that it ends with value share - 1 of pixel M - 1.
+                let value = unsafe { V::splat(*input.get_unchecked(m * step + i)) };
+                for p in 0..P {
+                    // SAFETY: the caller vouches for the instructions.
+                    sums[m][p] = unsafe { sums[m][p].plus_product(value, weights[p]) };
+                }
+            }
+        }
+    }
+    let start = panel * LANES;
+    let width = (weights.outputs - start).min(P * LANES);
+    for (m, sums) in sums.into_iter().enumerate() {
+        // SAFETY: the caller vouches for the instructions.
+        unsafe { finish(row, sums, (first + m) * weights.outputs + start, width, output) };
+    }
+}
+
+#[inline(always)]
+unsafe fn depthwise<V: Vector, const STRIDE: usize>(row: &Row, weights: &Depthwise, output: &mut [f32]) {
+    let channels = row.channels;
+    let pixels = output.len() / channels;
+    assert!(row.inputs.iter().all(|input| input.len() >= ((pixels - 1) * STRIDE + 3) * channels));
+    // Few enough pixels that all their channels stay in the nearest cache.
+    for start in (0..pixels).step_by(16) {
+        let end = pixels.min(start + 16);
+        for (part, (weights, bias)) in weights.weights.iter().zip(&weights.bias).enumerate() {
+            // SAFETY: the caller vouches for the instructions; the lengths of the inputs are asserted above.
+            unsafe {
+                let (weights, bias) = (weights.each_ref().map(|weights| V::load(weights)), V::load(bias));
+                let (mut first, channel) = (start, part * LANES);
+                while first + 4 <= end {
+                    depthwise_tile::<V, 4, STRIDE>(row, &weights, bias, channel, first, output);
+                    first += 4;
+                }
+                (first..end)
+                    .for_each(|first| depthwise_tile::<V, 1, STRIDE>(row, &weights, bias, channel, first, output));
+            }
+        }
+    }
+}
+
+/// `LANES` channels, `channel` and those after it, of `M` pixels, `first` and those after it. The inputs reach to the last window.
 #[inline(always)]
 unsafe fn depthwise_tile<V: Vector, const M: usize, const STRIDE: usize>(
+    row: &Row,
     weights: &[V; 9],
     bias: V,
-    from: Rows<3>,
-    channels: usize,
     channel: usize,
     first: usize,
     output: &mut [f32],
-    then: Then,
 ) {
     let mut sums = [bias; M];
-    for y in 0..3 {
+    for (input, weights) in row.inputs.iter().zip(weights.as_chunks::<3>().0) {
         for (m, sum) in sums.iter_mut().enumerate() {
-            for x in 0..3 {
-                let start = ((first + m) * STRIDE + x) * channels + channel;
-                // SAFETY: `depthwise_body` asserts that the rows are long enough.
-                let values: &[f32; LANES] =
-                    unsafe { from.rows[y].get_unchecked(start..start + LANES) }.try_into().unwrap();
-                // SAFETY: the caller vouches for the instructions.
-                *sum = unsafe { sum.plus_product(V::load(values), weights[y * 3 + x]) };
+            for (x, weights) in weights.iter().enumerate() {
+                let start = ((first + m) * STRIDE + x) * row.channels + channel;
+                // SAFETY: the caller vouches for the instructions and for the lengths of the inputs.
+                unsafe {
+                    let values = input.get_unchecked(start..start + LANES).as_chunks().0.get_unchecked(0);
+                    *sum = sum.plus_product(V::load(values), *weights);
+                }
             }
         }
     }
     for (m, sum) in sums.into_iter().enumerate() {
         // SAFETY: the caller vouches for the instructions.
-        unsafe { finish([sum], (first + m) * channels + channel, LANES, output, then) };
+        unsafe { finish(row, [sum], (first + m) * row.channels + channel, LANES, output) };
     }
 }
 
+/// Stores the first `width` sums at `place`, after ReLU and the addition.
 #[inline(always)]
-unsafe fn depthwise_body<V: Vector, const STRIDE: usize>(
-    depthwise: &Depthwise,
-    from: Rows<3>,
-    pixels: usize,
-    output: &mut [f32],
-    then: Then,
-) {
-    let channels = depthwise.channels();
-    assert!(from.rows.iter().all(|row| row.len() >= ((pixels - 1) * STRIDE + 3) * channels));
-    // Few enough pixels that all their channels stay in the nearest cache.
-    for start in (0..pixels).step_by(16) {
-        let parts = depthwise.weights.as_chunks::<LANES>().0.as_chunks::<9>().0;
-        for (part, (weights, bias)) in parts.iter().zip(depthwise.bias.as_chunks::<LANES>().0).enumerate() {
-            // SAFETY: the caller vouches for the instructions, here and below.
-            let (weights, bias) = unsafe { (weights.each_ref().map(|weights| V::load(weights)), V::load(bias)) };
-            let (mut first, end, channel) = (start, pixels.min(start + 16), part * LANES);
-            while first + 4 <= end {
-                // SAFETY: the instructions are there.
-                unsafe { depthwise_tile::<V, 4, STRIDE>(&weights, bias, from, channels, channel, first, output, then) };
-                first += 4;
+unsafe fn finish<V: Vector, const P: usize>(row: &Row, sums: [V; P], place: usize, width: usize, output: &mut [f32]) {
+    let (outputs, last_output) = output[place..][..width].as_chunks_mut::<LANES>();
+    let (adds, last_add) = row.add.map_or(&[][..], |add| &add[place..][..width]).as_chunks::<LANES>();
+    for (p, sum) in sums.into_iter().enumerate() {
+        // SAFETY: the caller vouches for the instructions.
+        unsafe {
+            let mut sum = sum.at_least(V::splat(if row.relu { 0. } else { f32::NEG_INFINITY }));
+            if let Some(add) = adds.get(p) {
+                sum = sum.plus(V::load(add));
             }
-            for first in first..end {
-                // SAFETY: the instructions are there.
-                unsafe { depthwise_tile::<V, 1, STRIDE>(&weights, bias, from, channels, channel, first, output, then) };
+            if let Some(output) = outputs.get_mut(p) {
+                sum.store(output);
+            } else {
+                let mut last = [0.; LANES];
+                sum.store(&mut last);
+                last.iter_mut().zip(last_add).for_each(|(value, add)| *value += add);
+                last_output.copy_from_slice(&last[..last_output.len()]);
             }
         }
     }
 }
 
-/// Both kernels for one set of instructions: tiles of at most so many pixels and panels, whose sums fit into the registers with the
-/// weights of a panel.
-macro_rules! kernels {
-    ($module:ident, $vector:ident, $pixels:literal, $panels:literal $(, $feature:literal)?) => {
-        mod $module {
-            use super::*;
-
-            /// # Safety
-            /// The processor has the instructions.
-            $(#[target_feature(enable = $feature)])?
-            pub unsafe fn dense<const N: usize>(dense: &Dense, from: Rows<N>, pixels: usize, output: &mut [f32], then: Then) {
-                // SAFETY: the instructions are enabled here.
-                unsafe { dense_body::<vector::$vector, $pixels, $panels, N>(dense, from, pixels, output, then) };
-            }
-
-            /// # Safety
-            /// The processor has the instructions.
-            $(#[target_feature(enable = $feature)])?
-            pub unsafe fn depthwise(depthwise: &Depthwise, from: Rows<3>, pixels: usize, output: &mut [f32], then: Then) {
-                // SAFETY: the instructions are enabled here.
-                unsafe {
-                    if from.step == depthwise.channels() {
-                        depthwise_body::<vector::$vector, 1>(depthwise, from, pixels, output, then);
-                    } else {
-                        depthwise_body::<vector::$vector, 2>(depthwise, from, pixels, output, then);
-                    }
-                }
-            }
-        }
-    };
-}
-#[cfg(target_arch = "x86_64")]
-kernels!(avx512, Avx512, 12, 2, "avx512f");
-#[cfg(target_arch = "x86_64")]
-kernels!(avx2, Avx2, 6, 1, "avx2,fma");
-#[cfg(target_arch = "x86_64")]
-kernels!(baseline, Baseline, 3, 1);
-#[cfg(not(target_arch = "x86_64"))]
-kernels!(baseline, Baseline, 6, 1);
-
-/// Calls a kernel of the instruction set.
-macro_rules! call {
-    ($set:ident, $kernel:ident, $($argument:expr),*) => {
-        // SAFETY: a value of `Instructions` exists only where the processor has them.
-        unsafe {
-            match $set.0 {
-                #[cfg(target_arch = "x86_64")]
-                Set::Avx512 => avx512::$kernel($($argument),*),
-                #[cfg(target_arch = "x86_64")]
-                Set::Avx2 => avx2::$kernel($($argument),*),
-                Set::Baseline => baseline::$kernel($($argument),*),
-            }
-        }
-    };
-}
-
-/// Writes `pixels` pixels of `output`.
-pub fn dense<const N: usize>(
-    set: Instructions,
-    weights: &Dense,
-    from: Rows<N>,
-    pixels: usize,
-    output: &mut [f32],
-    then: Then,
-) {
-    call!(set, dense, weights, from, pixels, output, then);
-}
-
-/// Writes `pixels` pixels of `output`.
-pub fn depthwise(set: Instructions, weights: &Depthwise, from: Rows<3>, pixels: usize, output: &mut [f32], then: Then) {
-    call!(set, depthwise, weights, from, pixels, output, then);
+/// Stores the values of a panel that is not full. Inlined, it would cost the loops of the tiles their registers.
+#[inline(never)]
+fn store_last(values: &[f32; LANES], add: &[f32], output: &mut [f32]) {
+    output.iter_mut().zip(values).for_each(|(output, value)| *output = *value);
+    output.iter_mut().zip(add).for_each(|(output, add)| *output += add);
 }

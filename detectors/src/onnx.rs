@@ -84,21 +84,27 @@ fn text(bytes: &[u8]) -> Option<&str> {
     std::str::from_utf8(bytes).ok()
 }
 
-fn tensor(data: &[u8]) -> Option<(&str, Tensor)> {
-    let (mut name, mut dims, mut values) = ("", Vec::new(), Vec::new());
+/// A constant and its name; none if it has no floats. Its dimensions agree with the number of its values.
+fn tensor(data: &[u8]) -> Option<(&str, Option<Tensor>)> {
+    let (mut name, mut dims, mut values, mut kind) = ("", Vec::new(), Vec::new(), 0);
     for (field, value) in fields(data)? {
         match (field, value) {
             (1, value) => numbers(&value, &mut dims)?,
+            (2, Value::Number(number)) => kind = number,
             (8, Value::Bytes(bytes)) => name = text(bytes)?,
             // Floats that are packed, or raw.
             (4 | 9, Value::Bytes(bytes)) => {
-                values.extend(bytes.as_chunks().0.iter().map(|value| f32::from_le_bytes(*value)))
+                values.extend(bytes.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)))
             }
             _ => {}
         }
     }
-    let dims = dims.into_iter().map(|side| side.try_into().ok()).collect::<Option<_>>()?;
-    Some((name, Tensor { dims, values }))
+    if kind != 1 {
+        return Some((name, None));
+    }
+    let dims = dims.into_iter().map(|side| usize::try_from(side).ok()).collect::<Option<Vec<_>>>()?;
+    let count = dims.iter().try_fold(1, |count: usize, side| count.checked_mul(*side));
+    (count == Some(values.len()) && count != Some(0)).then_some((name, Some(Tensor { dims, values })))
 }
 
 fn node(data: &[u8]) -> Option<Node<'_>> {
@@ -139,7 +145,7 @@ pub fn graph(data: &[u8]) -> Option<Graph<'_>> {
                 (1, Value::Bytes(bytes)) => graph.nodes.push(node(bytes)?),
                 (5, Value::Bytes(bytes)) => {
                     let (name, tensor) = tensor(bytes)?;
-                    graph.constants.insert(name, tensor);
+                    graph.constants.extend(tensor.map(|tensor| (name, tensor)));
                 }
                 (12, Value::Bytes(bytes)) => {
                     let name = fields(bytes)?.into_iter().find_map(|(field, value)| match (field, value) {
