@@ -326,10 +326,3 @@ unsafe fn finish<V: Vector, const P: usize>(row: &Row, sums: [V; P], place: usiz
         }
     }
 }
-
-/// Stores the values of a panel that is not full. Inlined, it would cost the loops of the tiles their registers.
-#[inline(never)]
-fn store_last(values: &[f32; LANES], add: &[f32], output: &mut [f32]) {
-    output.iter_mut().zip(values).for_each(|(output, value)| *output = *value);
-    output.iter_mut().zip(add).for_each(|(output, add)| *output += add);
-}

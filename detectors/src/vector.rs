@@ -13,10 +13,12 @@ pub trait Vector: Copy {
     /// self + a · b
     unsafe fn plus_product(self, a: Self, b: Self) -> Self;
     unsafe fn plus(self, other: Self) -> Self;
+    /// The greater one of both values, or one that is no number.
     unsafe fn at_least(self, floor: Self) -> Self;
 }
 
-/// A vector of $count registers of $width values, by the functions for one register.
+/// A vector of $count registers of $width values, by the functions for one register. If an argument of `$max` is no number, it returns
+/// the second one.
 macro_rules! vector {
     ($name:ident: [$register:ty; $count:literal] of $width:literal, $load:expr, $store:expr, $splat:expr, $add:expr, $max:expr, $product:expr) => {
         #[derive(Clone, Copy)]
@@ -55,7 +57,7 @@ macro_rules! vector {
 
             #[inline(always)]
             unsafe fn at_least(self, floor: Self) -> Self {
-                Self(std::array::from_fn(|i| unsafe { $max(self.0[i], floor.0[i]) }))
+                Self(std::array::from_fn(|i| unsafe { $max(floor.0[i], self.0[i]) }))
             }
         }
     };
@@ -93,7 +95,8 @@ mod registers {
     use super::*;
     use std::{convert::identity, ops::Add, ptr};
 
-    vector!(Baseline: [f32; 16] of 1, ptr::read, ptr::write, identity, f32::add, f32::max, |sum: f32, a, b| sum + a * b);
+    vector!(Baseline: [f32; 16] of 1, ptr::read, ptr::write, identity, f32::add, |floor, value| if value < floor { floor } else { value },
+            |sum: f32, a, b| sum + a * b);
 }
 
 pub use registers::*;
