@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MPL-2.0
-"""Builds the plugin with cargo for meson.build, and copies the files that cargo reports to meson's outputs.
+"""Builds a plugin with cargo for meson.build, and copies the files that cargo reports to meson's outputs.
 
 cargo_build.py build OPTIONS -- RUSTC  builds; RUSTC is meson's command of the Rust compiler with its options
 cargo_build.py libraries -- RUSTC      prints the system libraries that a program with the static library links
@@ -74,8 +74,8 @@ def build(arguments):
     # With --target, also for the compiler's own, no setting of the environment chooses another one, and build scripts
     # are compiled without these flags.
     command = [
-        arguments.cargo, 'rustc', '--locked', '--lib', '--crate-type', ','.join(crate_types),
-        '--profile', arguments.profile, '--target', target, '--target-dir', str(target_dir),
+        arguments.cargo, 'rustc', '--locked', '--package', f'gst-plugin-{arguments.plugin}', '--lib',
+        '--crate-type', ','.join(crate_types), '--profile', arguments.profile, '--target', target, '--target-dir', str(target_dir),
         '--message-format', 'json-render-diagnostics', *arguments.cargo_option,
     ]
     environment = {**os.environ, 'CARGO_TERM_PROGRESS_WHEN': 'never'}
@@ -98,7 +98,7 @@ def build(arguments):
     with subprocess.Popen(command, cwd=source, env=environment, stdout=subprocess.PIPE, text=True, encoding='utf-8') as cargo:
         for line in cargo.stdout:
             message = json.loads(line)
-            if message['reason'] == 'compiler-artifact' and message['target']['name'] == 'gstcudagaussblur':
+            if message['reason'] == 'compiler-artifact' and message['target']['name'] == f'gst{arguments.plugin}':
                 built += map(Path, message['filenames'])
     if cargo.returncode != 0:
         sys.exit(cargo.returncode)
@@ -122,7 +122,7 @@ def build(arguments):
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 commands = parser.add_subparsers(dest='command', required=True)
 build_parser = commands.add_parser('build')
-for name in ('cargo', 'profile', 'source', 'target-dir', 'depfile'):
+for name in ('cargo', 'plugin', 'profile', 'source', 'target-dir', 'depfile'):
     build_parser.add_argument(f'--{name}', required=True)
 build_parser.add_argument('--output', action='append', required=True)
 build_parser.add_argument('--cargo-option', action='append', default=[])
