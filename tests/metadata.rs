@@ -60,7 +60,7 @@ fn files_agree_with_cargo_toml() {
         ("Cargo.toml", format!("\ndocumentation = \"{REPOSITORY}/")),
         ("SECURITY.md", format!("({REPOSITORY}/security/advisories/new)")),
         ("meson.build", format!("\n  version: '{VERSION}',")),
-        ("meson.build", format!("\n  url: '{REPOSITORY}',")),
+        ("meson.build", format!("\n    url: '{REPOSITORY}',")),
         ("detectors/Cargo.toml", format!("\nrelease_date = \"{date}\"\n")),
         ("debian/changelog", format!("gst-plugin-cudagaussblur ({VERSION}~git{}) UNRELEASED;", date.replace('-', ""))),
         ("debian/control", format!("\nHomepage: {REPOSITORY}\n")),
