@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MPL-2.0
-"""Writes the licences of the crates that are linked into the plugin: for each crate its name, its version and the texts in
+"""Writes the licences of the crates that are linked into the plugins: for each crate its name, its version and the texts in
 its sources, which cargo has downloaded or which are in vendor/. Fails if a crate has no text.
 
 third_party.py --output FILE -- RUSTC    RUSTC is meson's command of the Rust compiler with its options
@@ -34,14 +34,14 @@ def vendored():
 
 
 def linked_crates(cargo, options, target):
-    """The crates that the plugin is linked with: its dependencies and theirs, without those of build scripts, of tests and of
-    procedural macros, which run in the compiler."""
+    """The crates that the plugins are linked with: their dependencies and those of these, without those of build scripts, of tests
+    and of procedural macros, which run in the compiler."""
     command = [cargo, 'metadata', '--format-version', '1', '--locked', '--filter-platform', target, *options]
     metadata = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, cwd=ROOT).stdout)
     packages = {package['id']: package for package in metadata['packages']}
     nodes = {node['id']: node for node in metadata['resolve']['nodes']}
-    root = metadata['resolve']['root']
-    found, waiting = {root}, [root]
+    plugins = metadata['workspace_default_members']
+    found, waiting = set(plugins), list(plugins)
     while waiting:
         for dependency in nodes[waiting.pop()]['deps']:
             crate = dependency['pkg']
@@ -50,7 +50,7 @@ def linked_crates(cargo, options, target):
             if is_linked and not is_macro and crate not in found:
                 found.add(crate)
                 waiting.append(crate)
-    return sorted((packages[crate] for crate in found - {root}), key=lambda crate: (crate['name'], crate['version']))
+    return sorted((packages[crate] for crate in found.difference(plugins)), key=lambda crate: (crate['name'], crate['version']))
 
 
 def texts(folder):
@@ -66,7 +66,7 @@ def main():
     parser.add_argument('rustc', nargs='+')
     arguments = parser.parse_args()
     crates = linked_crates(arguments.cargo, [*vendored(), *arguments.cargo_option], target_triple(arguments.rustc))
-    lines = ['The plugin contains the following crates of others, besides the Rust standard library (MIT OR Apache-2.0,',
+    lines = ['The plugins contain the following crates of others, besides the Rust standard library (MIT OR Apache-2.0,',
              'https://github.com/rust-lang/rust), and for each its licence:', '']
     lines += [f"{crate['name']} {crate['version']}: {crate['license']}" for crate in crates]
     written = {}
