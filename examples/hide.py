@@ -6,8 +6,9 @@
     examples/hide.py a.mp4 b.mov -o out --hide plates
 
 Needs, on Debian and Ubuntu: python3-gi python3-gst-1.0 gir1.2-gst-plugins-base-1.0 gstreamer1.0-plugins-good
-gstreamer1.0-plugins-ugly (x264enc) gstreamer1.0-libav; for faces, people and backgrounds python3-numpy and what scripts/models
-downloads; for plates gstreamer1.0-opencv and opencv-data; and the plugin, installed or in GST_PLUGIN_PATH:
+gstreamer1.0-plugins-ugly (x264enc) gstreamer1.0-libav; for faces what scripts/models downloads (with python3-pip); for people and
+backgrounds python3-numpy and what `scripts/models people` downloads; for plates gstreamer1.0-opencv and opencv-data; and the
+plugins, installed or in GST_PLUGIN_PATH:
 
     scripts/models && cargo build --release && GST_PLUGIN_PATH=target/release examples/hide.py input.mp4
 """
@@ -17,7 +18,6 @@ import base64
 import errno
 import fcntl
 import gc
-import importlib
 import json
 import math
 import os
@@ -213,7 +213,7 @@ class Setup:
         blur = (f"cudagaussblur name=blur post-messages=true backend={arguments.backend} kernel-size={arguments.kernel_size} "
                 f"{job['elements']}") + "".join(f" {name}={settings[name]}" for name in ("cover", "sigma") if name in settings)
         if self.detector:
-            self.register()
+            self.find_detector()
             detect = f"{self.detector} name=detector" + "".join(
                 f" {name}={settings[name]}" for name in ("every", "threshold") if name in settings)
             if "search_size" in settings:
@@ -236,17 +236,20 @@ class Setup:
         # The others serve if the first one fails: an encoder of a GPU does not take every size.
         self.encoders = [encoder for encoder in encoders if encoder[2] is encoders[0][2]]
 
-    def register(self):
-        """Registers the detector, which is written in Python, so that GStreamer's loader of Python plugins is not needed."""
+    def find_detector(self):
+        """Registers selfiesegmentation, which is written in Python, so that GStreamer's loader of Python plugins is not needed."""
         if Gst.ElementFactory.find(self.detector):
             return
+        if self.detector == "centerface":
+            raise Refused("GStreamer does not find centerface: install its plugin, libgstdetectors.so, or set GST_PLUGIN_PATH to its "
+                          "folder")
         sys.path.insert(0, DETECTORS)
         try:
-            module = importlib.import_module(self.detector)
+            import selfiesegmentation
         except (ImportError, ValueError) as error:
-            raise Refused(f"the detector {self.detector} cannot be loaded ({error}): install the packages that the header of "
+            raise Refused(f"the detector selfiesegmentation cannot be loaded ({error}): install the packages that the header of "
                           "hide.py names") from None
-        Gst.Element.register(None, *module.__gstelementfactory__)
+        Gst.Element.register(None, *selfiesegmentation.__gstelementfactory__)
 
     @staticmethod
     def try_out(elements):

@@ -8,11 +8,12 @@
 
 With GTK and a display it opens a window with a slider for sigma.
 
-Needs, on Debian and Ubuntu: python3-gi python3-gst-1.0 gir1.2-gst-plugins-base-1.0 python3-numpy, and what scripts/models
-downloads; for a device v4l2loopback-dkms, for PipeWire gstreamer1.0-pipewire, for the window gir1.2-gtk-3.0; and the plugin,
+Needs, on Debian and Ubuntu: python3-gi python3-gst-1.0 gir1.2-gst-plugins-base-1.0 python3-numpy, and what
+`scripts/models people` downloads (with python3-pip); for a device v4l2loopback-dkms, for PipeWire gstreamer1.0-pipewire, for the window gir1.2-gtk-3.0; and the plugin,
 installed or in GST_PLUGIN_PATH:
 
-    scripts/models && cargo build --release && sudo modprobe v4l2loopback video_nr=10 exclusive_caps=1 card_label=Blurred &&
+    scripts/models people && cargo build --release &&
+        sudo modprobe v4l2loopback video_nr=10 exclusive_caps=1 card_label=Blurred &&
         GST_PLUGIN_PATH=target/release examples/virtual_camera.py
 """
 

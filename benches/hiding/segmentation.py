@@ -134,7 +134,7 @@ def main():
     landscape[:, 639], landscape[:, 640] = landscape[:, 638], landscape[:, 641]
     portrait = scaled(play(read.format(ROOT / "examples/demo/face.jpg", "jpegdec"))[0], 864, HEIGHT, "RGB")
     opaque, network = alpha(864, HEIGHT), selfiesegmentation.SelfieSegmentation()
-    network.open(arguments.raw or network.default_model(), 1)
+    network.open(arguments.raw or selfiesegmentation.MODEL, 1)
     moving(portrait, opaque, landscape, network)
     print("\n| still | mask | change, ‰ | of raw |\n| --- | --- | --- | --- |")
     front = placed(portrait, 0, WIDTH, HEIGHT), placed(opaque, 0, WIDTH, HEIGHT)

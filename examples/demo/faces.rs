@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! `--faces`: covers the faces that examples/python/centerface.py finds in every fifth frame.
+//! `--faces`: covers the faces that the element centerface finds in every fifth frame.
 
 use std::error::Error;
 
