@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MPL-2.0
 """Draws turned, small, several, masked and dark faces, covers them through the elements, and prints which are covered.
 
-    GST_PLUGIN_PATH=target/release:examples scripts/python gi,numpy,cv2 -- benches/hiding/faces.py OUT.png
+    GST_PLUGIN_PATH=target/release scripts/python gi,numpy,cv2 -- benches/hiding/faces.py OUT.png
 
 The faces are those of examples/demo/face.jpg before the texture of clips.py. OUT.png has the picture before and after, side by side.
 """
