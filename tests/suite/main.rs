@@ -20,7 +20,9 @@ mod stereo;
 mod tracks;
 mod uncertain;
 
-// Shell scripts, and Python programs that they start.
+// Shell scripts, Python programs that they start, and plugin files.
+#[cfg(unix)]
+mod centerface;
 #[cfg(unix)]
 mod examples;
 #[cfg(unix)]

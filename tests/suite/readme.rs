@@ -115,7 +115,7 @@ fn documented_pipelines_run_without_leaks() {
     let mut lacking = vec!["facedetect", "centerface", "selfiesegmentation"];
     lacking.retain(|element| match *element {
         "facedetect" => lacks(&format!("gst-inspect-1.0 --exists {element}")),
-        // Elements in Python need their models, too.
+        // Detectors need their models, too.
         _ => lacks(&format!("gst-launch-1.0 -q videotestsrc num-buffers=1 ! videoconvert ! {element} ! fakesink")),
     });
     let (mut launches, mut with_sound) = (0, 0);
@@ -244,9 +244,10 @@ fn links_have_a_target() {
         let name = heading.trim_start_matches('#').trim().to_lowercase().replace(' ', "-");
         name.chars().filter(|c| c.is_alphanumeric() || "-_".contains(*c)).collect()
     };
-    // The crate leaves out records, pictures and packaging.
+    // The crate leaves out records, pictures, packaging and detectors.
     let is_crate = !root.join(".gitignore").exists();
-    let is_left_out = |link: &str| is_crate && ["record/", ".jpg", "packaging/"].iter().any(|part| link.contains(part));
+    let is_left_out =
+        |link: &str| is_crate && ["record/", ".jpg", "packaging/", "detectors/"].iter().any(|part| link.contains(part));
     let mut count = 0;
     for page in &pages {
         let text = std::fs::read_to_string(page).unwrap();
