@@ -191,7 +191,7 @@ class SelfieSegmentation(GstBase.BaseTransform):
         self.network.set_tensor(self.input["index"], numpy.stack([scaled(plane, height, width) for plane in guide], -1)[None])
         self.network.invoke()
         confidence = self.network.get_tensor(self.output)[0, :, :, 0]
-        # No comparison with another value would say that somebody was found.
+        # Comparisons with such values are false, as if nobody were in the picture.
         if not numpy.isfinite(confidence).all():
             raise ValueError("its answer has values that are no numbers")
         self.mark(buffer, guide, confidence)
