@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! search MODEL THREADS SET: least and median ms of searches.
 use gstdetectors::{kernels::Instructions, network::Network, onnx, run::Runner};
 fn main() {

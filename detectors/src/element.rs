@@ -444,17 +444,17 @@ fn model(property: Option<String>) -> Result<PathBuf, String> {
             beside.into_iter().chain(data.map(|folder| folder.join("cudagaussblur/models"))).collect()
         }
     };
-    let mut paths = folders.into_iter().map(|folder| folder.join(MODEL)).collect::<Vec<_>>();
-    if let Some(found) = paths.iter().position(|path| path.exists()) {
-        return Ok(paths.swap_remove(found));
+    let paths: Vec<_> = folders.into_iter().map(|folder| folder.join(MODEL)).collect();
+    if let Some(found) = paths.iter().find(|path| path.exists()) {
+        return Ok(found.clone());
     }
-    let first = paths.remove(0);
-    let others = if paths.is_empty() {
-        String::new()
-    } else {
-        format!("; nor do {}", paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", "))
-    };
-    Err(format!("{} does not exist: run scripts/models{others}", first.display()))
+    Err(match &paths[..] {
+        [path] => format!("{} does not exist: run scripts/models", path.display()),
+        _ => {
+            let paths: Vec<_> = paths.iter().map(|path| path.display().to_string()).collect();
+            format!("none of {} exists: run scripts/models of the source, or set the property model", paths.join(", "))
+        }
+    })
 }
 
 pub fn register(plugin: &gst::Plugin) -> Result<(), glib::BoolError> {

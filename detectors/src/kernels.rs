@@ -20,15 +20,14 @@ enum Set {
 impl Instructions {
     /// All that this processor has, the fastest one last.
     pub fn all() -> Vec<Self> {
-        let mut all = vec![Self(Set::Baseline)];
+        let all = [Set::Baseline].into_iter();
         #[cfg(target_arch = "x86_64")]
-        if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
-            all.push(Self(Set::Avx2));
-            if is_x86_feature_detected!("avx512f") {
-                all.push(Self(Set::Avx512));
-            }
-        }
-        all
+        let all = {
+            let has_avx2 = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
+            let has_avx512 = has_avx2 && is_x86_feature_detected!("avx512f");
+            all.chain(has_avx2.then_some(Set::Avx2)).chain(has_avx512.then_some(Set::Avx512))
+        };
+        all.map(Self).collect()
     }
 
     pub fn name(self) -> &'static str {
@@ -46,9 +45,9 @@ impl Instructions {
 pub struct Dense {
     inputs: usize,
     outputs: usize,
-    /// [panel][input][LANES]
+    /// `[panel][input][LANES]`
     weights: Vec<[f32; LANES]>,
-    /// [panel][LANES]
+    /// `[panel][LANES]`
     bias: Vec<[f32; LANES]>,
 }
 
@@ -83,9 +82,9 @@ impl Dense {
 
 /// Weights of a 3x3 window of each channel, in parts of `LANES` channels.
 pub struct Depthwise {
-    /// [part][3 x 3][LANES]
+    /// `[part][3 x 3][LANES]`
     weights: Vec<[[f32; LANES]; 9]>,
-    /// [part][LANES]
+    /// `[part][LANES]`
     bias: Vec<[f32; LANES]>,
 }
 
@@ -232,12 +231,12 @@ unsafe fn tile<V: Vector, const M: usize, const P: usize>(
         for i in 0..share {
             // SAFETY: a panel has `share` weights for each of `inputs`, and the caller vouches for the instructions.
             let weights: [V; P] = std::array::from_fn(|p| unsafe { V::load(panels[p].get_unchecked(n * share + i)) });
-            for m in 0..M {
+            for (m, sums) in sums.iter_mut().enumerate() {
                 // SAFETY: `input` was cut so that it ends with value share - 1 of pixel M - 1.
                 let value = unsafe { V::splat(*input.get_unchecked(m * step + i)) };
-                for p in 0..P {
+                for (sum, weights) in sums.iter_mut().zip(weights) {
                     // SAFETY: the caller vouches for the instructions.
-                    sums[m][p] = unsafe { sums[m][p].plus_product(value, weights[p]) };
+                    *sum = unsafe { sum.plus_product(value, weights) };
                 }
             }
         }

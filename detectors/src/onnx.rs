@@ -68,16 +68,16 @@ fn varint(data: &mut &[u8]) -> Option<u64> {
 }
 
 /// The numbers of a repeated field: one, or several that are packed.
-fn numbers(value: &Value, all: &mut Vec<u64>) -> Option<()> {
-    match *value {
-        Value::Number(number) => all.push(number),
-        Value::Bytes(mut packed) => {
-            while !packed.is_empty() {
-                all.push(varint(&mut packed)?);
-            }
-        }
+fn numbers(value: &Value) -> Option<Vec<u64>> {
+    let mut packed = match value {
+        Value::Number(number) => return Some(vec![*number]),
+        Value::Bytes(packed) => *packed,
+    };
+    let mut all = Vec::new();
+    while !packed.is_empty() {
+        all.push(varint(&mut packed)?);
     }
-    Some(())
+    Some(all)
 }
 
 fn text(bytes: &[u8]) -> Option<&str> {
@@ -89,12 +89,12 @@ fn tensor(data: &[u8]) -> Option<(&str, Option<Tensor>)> {
     let (mut name, mut dims, mut values, mut kind) = ("", Vec::new(), Vec::new(), 0);
     for (field, value) in fields(data)? {
         match (field, value) {
-            (1, value) => numbers(&value, &mut dims)?,
+            (1, value) => dims.append(&mut numbers(&value)?),
             (2, Value::Number(number)) => kind = number,
             (8, Value::Bytes(bytes)) => name = text(bytes)?,
             // Floats that are packed, or raw.
             (4 | 9, Value::Bytes(bytes)) => {
-                values.extend(bytes.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)))
+                values.extend(bytes.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)));
             }
             _ => {}
         }
@@ -121,9 +121,9 @@ fn node(data: &[u8]) -> Option<Node<'_>> {
                     match (field, value) {
                         (1, Value::Bytes(bytes)) => name = text(bytes)?,
                         (2, Value::Bytes(bytes)) => {
-                            _ = node.floats.insert(name, f32::from_le_bytes(bytes.try_into().ok()?))
+                            _ = node.floats.insert(name, f32::from_le_bytes(bytes.try_into().ok()?));
                         }
-                        (3 | 8, value) => numbers(&value, &mut integers)?,
+                        (3 | 8, value) => integers.append(&mut numbers(&value)?),
                         _ => {}
                     }
                 }

@@ -25,7 +25,11 @@ macro_rules! vector {
         pub struct $name([$register; $count]);
 
         // SAFETY (all functions): the caller vouches for the instructions, and each register ends within the LANES values.
-        #[allow(clippy::undocumented_unsafe_blocks, reason = "one comment for all")]
+        #[expect(clippy::undocumented_unsafe_blocks, reason = "one comment for all")]
+        #[cfg_attr(
+            not(any(target_arch = "x86_64", target_arch = "aarch64")),
+            expect(unused_unsafe, reason = "a register is a float")
+        )]
         impl Vector for $name {
             #[inline(always)]
             unsafe fn splat(value: f32) -> Self {
@@ -100,3 +104,32 @@ mod registers {
 }
 
 pub use registers::*;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each function of the processor's basic instructions, on values that differ, with one that is no number.
+    #[test]
+    fn functions_are_those_of_floats() {
+        let mut values: [[f32; LANES]; 3] =
+            std::array::from_fn(|k| std::array::from_fn(|i| (i * (k + 3) % 11) as f32 - 4.));
+        values[0][5] = f32::NAN;
+        let [a, b, c] = values;
+        // SAFETY: every processor has the basic instructions.
+        let results = unsafe {
+            let [a, b, c] = values.each_ref().map(|values| Baseline::load(values));
+            let results = [a.plus_product(b, c), a.plus(b), a.at_least(b), b.at_least(Baseline::splat(0.))];
+            results.map(|result| {
+                let mut values = [0.; LANES];
+                result.store(&mut values);
+                values
+            })
+        };
+        let greater = |value: f32, floor: f32| if value < floor { floor } else { value };
+        for i in 0..LANES {
+            let expected = [a[i] + b[i] * c[i], a[i] + b[i], greater(a[i], b[i]), greater(b[i], 0.)];
+            assert_eq!(results.map(|result| result[i].to_bits()), expected.map(f32::to_bits), "lane {i}");
+        }
+    }
+}

@@ -351,8 +351,8 @@ fn the_model_is_found_or_the_message_says_what_to_do() {
     let data = "CUDAGAUSSBLUR_MODELS= XDG_DATA_HOME=$PWD/home XDG_DATA_DIRS=$PWD/one:$PWD/two";
     says(
         &format!("{data} {launch} ! fakesink"),
-        "/models/centerface.onnx does not exist: run scripts/models; nor do $PWD/home/cudagaussblur/models/centerface.onnx, \
-         $PWD/one/cudagaussblur/models/centerface.onnx, $PWD/two/cudagaussblur/models/centerface.onnx\n",
+        "/models/centerface.onnx, $PWD/home/cudagaussblur/models/centerface.onnx, $PWD/one/cudagaussblur/models/centerface.onnx, \
+         $PWD/two/cudagaussblur/models/centerface.onnx exists: run scripts/models of the source, or set the property model\n",
     );
     if Path::new(&models()).join("centerface.onnx").exists() {
         workspace.shell("mkdir -p two/cudagaussblur; ln -s \"$CUDAGAUSSBLUR_MODELS\" two/cudagaussblur/models");
