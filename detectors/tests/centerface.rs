@@ -7,9 +7,12 @@ use gstdetectors::onnx::{Graph, graph};
 use gstdetectors::run::{Plane, Runner};
 use libtest_mimic::{Arguments, Trial};
 
+/// A name, and the function that gets the model.
+type Test = (&'static str, fn(&[u8]));
+
 fn main() {
     let model = model();
-    let tests: [(&str, fn(&[u8])); 2] = [
+    let tests: [Test; 2] = [
         ("layers_of_centerface_are_as_onnx_runtime_has_them", layers_of_centerface_are_as_onnx_runtime_has_them),
         ("division_of_the_work_changes_no_bit", division_of_the_work_changes_no_bit),
     ];
