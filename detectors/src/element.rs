@@ -13,7 +13,7 @@ use gst_base::subclass::{
     base_transform::{InputBuffer, PrepareOutputBufferSuccess},
     prelude::*,
 };
-use gst_video::{VideoFormat, VideoFrameRef, VideoInfo, VideoRegionOfInterestMeta};
+use gst_video::{VideoCropMeta, VideoInfo, VideoMeta, VideoRegionOfInterestMeta};
 
 use crate::{
     faces::{Face, faces},
@@ -21,23 +21,31 @@ use crate::{
     network::{Network, Shape},
     onnx,
     run::Runner,
-    sampler::Sampler,
+    sampler::sampler,
 };
 
+static CAT: LazyLock<gst::DebugCategory> =
+    LazyLock::new(|| gst::DebugCategory::new("centerface", gst::DebugColorFlags::empty(), Some("Finds faces")));
+
+/// 8 bits a channel. Frames are not converted: only the samples that the small picture needs are read.
+const CAPS: &str = "video/x-raw, format=(string){ I420, YV12, NV12, NV21, Y42B, Y444, YUY2, UYVY, RGB, BGR, RGBx, BGRx, xRGB, xBGR, \
+                    RGBA, BGRA, ARGB, ABGR, GRAY8 }, width=(int)[ 16, 32767 ], height=(int)[ 16, 32767 ]";
 /// The file name of the model.
 const MODEL: &str = "centerface.onnx";
 /// Longest time between two frames that are searched. At a low rate `every` alone would exceed it, and `cudagaussblur` covers what it
 /// has seen once for 0.3 seconds.
 const LONGEST: gst::ClockTime = gst::ClockTime::from_mseconds(250);
-/// The latency follows from the durations of so many searches, the last ones.
+/// Number of recent searches from which the latency and the mean time are computed.
 const RECENT: usize = 16;
+/// If so many searches in a row of a live stream take longer than the time between them, a warning says so.
+const MOST_SLOW: u32 = 8;
 /// Threads that the network gains from.
 const MOST_THREADS: usize = 4;
 
 #[derive(Clone)]
 struct Settings {
     every: u32,
-    threshold: f32,
+    threshold: f64,
     size: u32,
     threads: u32,
     model: Option<String>,
@@ -54,12 +62,15 @@ impl Default for Settings {
 struct State {
     runner: Option<Runner>,
     info: Option<VideoInfo>,
-    sampler: Option<Sampler>,
-    /// Frames that are passed before the next search.
-    waiting: u32,
+    /// Frames to pass before the next search.
+    to_skip: u32,
+    /// Searches in a row that took longer than the time between them.
+    slow: u32,
     /// Timestamps of the frame that was searched last, and of the latest frame.
     searched_at: Option<gst::ClockTime>,
     previous: Option<gst::ClockTime>,
+    /// The time between the last two frames that were searched.
+    interval: Option<gst::ClockTime>,
 }
 
 /// What other threads read.
@@ -67,20 +78,25 @@ struct State {
 struct Published {
     frames: u64,
     analyzed: u64,
-    total: Duration,
+    faces: u64,
     instructions: &'static str,
     /// The durations of the last searches, the latency that is reported, and when it changed.
     durations: VecDeque<Duration>,
     latency: Duration,
     changed_at: Option<Instant>,
+    is_live: bool,
 }
 
 impl Published {
-    /// Notes how long a search took. True if a longer latency is to be reported: once a second at most, and never a shorter one,
-    /// because playback falters whenever a pipeline sets its latency anew.
-    fn note(&mut self, duration: Duration, now: Instant) -> bool {
+    fn mean(&self) -> Duration {
+        self.durations.iter().sum::<Duration>() / self.durations.len().max(1) as u32
+    }
+
+    /// Notes a search. True if a longer latency is to be reported: once a second at most, and never a shorter one, because playback
+    /// falters whenever a pipeline sets its latency anew.
+    fn note(&mut self, faces: usize, duration: Duration, now: Instant) -> bool {
         self.analyzed += 1;
-        self.total += duration;
+        self.faces += faces as u64;
         self.durations.truncate(RECENT - 1);
         self.durations.push_front(duration);
         let mut sorted: Vec<_> = self.durations.iter().copied().collect();
@@ -124,15 +140,15 @@ impl ObjectImpl for Element {
             vec![
                 glib::ParamSpecUInt::builder("every")
                     .nick("Every")
-                    .blurb("Search one frame in so many, and four a second at least; cudagaussblur covers faces in between")
+                    .blurb("Search every N-th frame; at low rates more often, so that at most 250 ms lie between two searches")
                     .minimum(1)
                     .maximum(1000)
                     .default_value(default.every)
                     .mutable_playing()
                     .build(),
-                glib::ParamSpecFloat::builder("threshold")
+                glib::ParamSpecDouble::builder("threshold")
                     .nick("Threshold")
-                    .blurb("Least confidence of a face")
+                    .blurb("Least confidence of a face: a lower one finds more faces, and more that are none")
                     .minimum(0.)
                     .maximum(1.)
                     .default_value(default.threshold)
@@ -151,8 +167,10 @@ impl ObjectImpl for Element {
                     .build(),
                 glib::ParamSpecString::builder("model")
                     .nick("Model")
-                    .blurb("File of the model. Unset: centerface.onnx in the folder that CUDAGAUSSBLUR_MODELS names, else in the folder \
-                            models beside the plugin's, else in cudagaussblur/models of the system's data folders")
+                    .blurb(
+                        "File of the model. Unset: centerface.onnx in the folder that CUDAGAUSSBLUR_MODELS names, else in ../models \
+                         relative to the plugin's folder, else in cudagaussblur/models of the user's and the system's data folders",
+                    )
                     .mutable_ready()
                     .build(),
                 glib::ParamSpecUInt::builder("threads")
@@ -165,8 +183,8 @@ impl ObjectImpl for Element {
                 glib::ParamSpecBoxed::builder::<gst::Structure>("stats")
                     .nick("Stats")
                     .blurb(
-                        "frames; analyzed: those that the model has seen; mean-ns: mean time of one, with its picture; instructions: the \
-                         vector instructions in use (avx512, avx2, neon; sse2 takes 2.7 times as long as avx2)",
+                        "frames; analyzed: frames that were searched; faces: found in them; mean-ns: mean time of the last 16 searches; \
+                         instructions: the processor's vector instructions in use (avx512, avx2, sse2, neon, none)",
                     )
                     .read_only()
                     .build(),
@@ -198,11 +216,11 @@ impl ObjectImpl for Element {
             "model" => settings.model.to_value(),
             "stats" => {
                 let published = self.published.lock().unwrap();
-                let mean = published.total.as_nanos() as u64 / published.analyzed.max(1);
                 gst::Structure::builder("stats")
                     .field("frames", published.frames)
                     .field("analyzed", published.analyzed)
-                    .field("mean-ns", mean)
+                    .field("faces", published.faces)
+                    .field("mean-ns", published.mean().as_nanos() as u64)
                     .field("instructions", published.instructions)
                     .build()
                     .to_value()
@@ -229,20 +247,9 @@ impl ElementImpl for Element {
 
     fn pad_templates() -> &'static [gst::PadTemplate] {
         static TEMPLATES: LazyLock<Vec<gst::PadTemplate>> = LazyLock::new(|| {
-            use VideoFormat::*;
-            // 8 bits a channel. Frames are not converted: only the samples that the small picture needs are read.
-            let formats = [
-                I420, Yv12, Nv12, Nv21, Y42b, Y444, Yuy2, Uyvy, Rgb, Bgr, Rgbx, Bgrx, Xrgb, Xbgr, Rgba, Bgra, Argb,
-                Abgr, Gray8,
-            ];
-            let sides = 16..=32767;
-            let caps = gst_video::VideoCapsBuilder::new()
-                .format_list(formats)
-                .width_range(sides.clone())
-                .height_range(sides)
-                .build();
+            let caps = CAPS.parse::<gst::Caps>().expect("the caps are valid");
             let template = |name, direction| {
-                gst::PadTemplate::new(name, direction, gst::PadPresence::Always, &caps).expect("the caps are valid")
+                gst::PadTemplate::new(name, direction, gst::PadPresence::Always, &caps).expect("the template is valid")
             };
             vec![template("sink", gst::PadDirection::Sink), template("src", gst::PadDirection::Src)]
         });
@@ -266,7 +273,7 @@ impl BaseTransformImpl for Element {
             threads => threads as usize,
         };
         let runner = std::fs::read(&path).map_err(|error| error.to_string()).and_then(|bytes| {
-            let graph = onnx::graph(&bytes).ok_or("it is no ONNX file")?;
+            let graph = onnx::graph(&bytes).ok_or("it is no ONNX file, or a damaged one")?;
             let network = Network::new(&graph, graph.outputs.get(..3).ok_or("it has fewer than three outputs")?)?;
             // Confidence, size and offset for each of 4x4 pixels.
             if network
@@ -282,6 +289,7 @@ impl BaseTransformImpl for Element {
         let runner = runner.map_err(|reason| {
             gst::error_msg!(gst::ResourceError::OpenRead, ("{} cannot be used as the model: {reason}", path.display()))
         })?;
+        gst::info!(CAT, imp = self, "{} on {threads} threads with {}", path.display(), instructions.name());
         *self.state.lock().unwrap() = State { runner: Some(runner), ..State::default() };
         *self.published.lock().unwrap() = Published { instructions: instructions.name(), ..Published::default() };
         Ok(())
@@ -295,11 +303,15 @@ impl BaseTransformImpl for Element {
     fn set_caps(&self, incaps: &gst::Caps, _outcaps: &gst::Caps) -> Result<(), gst::LoggableError> {
         let mut state = self.state.lock().unwrap();
         state.info = Some(VideoInfo::from_caps(incaps)?);
-        (state.sampler, state.waiting) = (None, 0);
+        state.to_skip = 0;
         Ok(())
     }
 
     fn sink_event(&self, event: gst::Event) -> bool {
+        if event.type_() == gst::EventType::FlushStop {
+            // cudagaussblur forgets its tracks.
+            self.state.lock().unwrap().to_skip = 0;
+        }
         let gst::EventView::Tag(tag) = event.view() else { return self.parent_sink_event(event) };
         // Pictures among the tags, such as a cover picture of the file, would be copied by a muxer as they are.
         let mut tags = tag.tag_owned();
@@ -318,7 +330,9 @@ impl BaseTransformImpl for Element {
         }
         if let (gst::PadDirection::Src, gst::QueryViewMut::Latency(latency)) = (direction, query.view_mut()) {
             let (live, min, max) = latency.result();
-            let search = self.published.lock().unwrap().latency;
+            let mut published = self.published.lock().unwrap();
+            published.is_live = live;
+            let search = published.latency;
             latency.set(live, min + gst::ClockTime::from_nseconds(search.as_nanos() as u64), max);
         }
         true
@@ -341,11 +355,22 @@ impl BaseTransformImpl for Element {
             return Ok(gst::FlowSuccess::Ok);
         }
         let started = Instant::now();
-        let found = state.search(buffer, &settings).map_err(|reason| {
+        let interval = state.interval;
+        let found = state.search(buffer, &settings);
+        let now = Instant::now();
+        let duration = now - started;
+        state.slow = if interval.is_some_and(|interval| duration.as_nanos() > u128::from(interval.nseconds())) {
+            state.slow + 1
+        } else {
+            0
+        };
+        let is_slow = state.slow == MOST_SLOW;
+        drop(state);
+        let found = found.map_err(|reason| {
             gst::element_imp_error!(self, gst::StreamError::Failed, ("{reason}"));
             gst::FlowError::Error
         })?;
-        drop(state);
+        gst::log!(CAT, imp = self, "{:?} {found:?} in {duration:?}", buffer.pts());
         for face in &found {
             let [left, top] = [face.sides[0], face.sides[1]].map(|side| side.floor() as u32);
             let [right, bottom] = [face.sides[2], face.sides[3]].map(|side| side.ceil() as u32);
@@ -356,9 +381,24 @@ impl BaseTransformImpl for Element {
         if found.is_empty() {
             attach(buffer, "nothing", [0; 4]);
         }
-        let now = Instant::now();
-        if self.published.lock().unwrap().note(now - started, now) {
+        let (is_longer, is_live) = {
+            let mut published = self.published.lock().unwrap();
+            (published.note(found.len(), duration, now), published.is_live)
+        };
+        if is_longer {
             let _ = self.obj().post_message(gst::message::Latency::builder().src(&*self.obj()).build());
+        }
+        if is_slow && is_live {
+            gst::element_imp_warning!(
+                self,
+                gst::ResourceError::Busy,
+                (
+                    "a search takes {} ms, but one is due every {} ms, so that frames fall behind: set a smaller size, a larger \
+                     every or more threads",
+                    duration.as_millis(),
+                    interval.map_or(0, gst::ClockTime::mseconds)
+                )
+            );
         }
         Ok(gst::FlowSuccess::Ok)
     }
@@ -378,7 +418,7 @@ impl State {
     /// Whether this frame is to be searched.
     fn is_searched(&mut self, buffer: &gst::BufferRef, every: u32) -> bool {
         if buffer.flags().contains(gst::BufferFlags::DISCONT) {
-            self.waiting = 0;
+            self.to_skip = 0;
         }
         let now = buffer.pts();
         let since = |earlier: Option<gst::ClockTime>| now?.checked_sub(earlier?);
@@ -388,11 +428,12 @@ impl State {
             _ => true,
         };
         self.previous = now;
-        if self.waiting > 0 && !is_late {
-            self.waiting -= 1;
+        if self.to_skip > 0 && !is_late {
+            self.to_skip -= 1;
             return false;
         }
-        (self.waiting, self.searched_at) = (every - 1, now);
+        self.interval = since(self.searched_at);
+        (self.to_skip, self.searched_at) = (every - 1, now);
         true
     }
 
@@ -406,29 +447,29 @@ impl State {
         let searched = full.map(|side| (f64::from(side) * scale / multiple as f64).ceil() as usize * multiple);
         // A GstVideoCropMeta of the size of the caps says where the caps' picture is in a larger frame; one of another size shows a
         // part of that picture, all of which is searched. cudagaussblur counts detections from this corner.
-        let crop = buffer.meta::<gst_video::VideoCropMeta>().map(|crop| crop.rect());
-        let corner = match crop {
-            Some((x, y, width, height)) if [width, height] == full => [x as usize, y as usize],
+        let corner = match buffer.meta::<VideoCropMeta>().map(|crop| crop.rect()) {
+            Some((x, y, width, height)) if [width, height] == full => [x, y],
             _ => [0, 0],
         };
-        if !self.sampler.as_ref().is_some_and(|sampler| sampler.is_for(corner, searched)) {
-            self.sampler = Some(Sampler::new(info, corner, searched));
-        }
-        let sampler = self.sampler.as_ref().expect("made above");
-        let frame = VideoFrameRef::from_buffer_ref_readable(buffer, info).map_err(|_| "a frame cannot be read")?;
-        let rows = sampler
-            .rows(&frame)
-            .ok_or_else(|| format!("a frame is smaller than {}x{}, the size in its caps", full[0], full[1]))?;
+        let meta = buffer.meta::<VideoMeta>();
+        let (offsets, strides) =
+            meta.as_ref().map_or((info.offset(), info.stride()), |meta| (meta.offset(), meta.stride()));
+        let planes: Vec<_> = offsets.iter().copied().zip(strides.iter().copied()).collect();
+        let data = buffer.map_readable().map_err(|_| "a frame cannot be read")?;
+        let rows = sampler(info, &data, &planes, corner, searched).ok_or_else(|| {
+            let ([width, height], [x, y]) = (full, corner);
+            format!("a frame of {} bytes does not hold {width}x{height} pixels from {x}, {y} on", data.len())
+        })?;
         runner.run(searched[0], searched[1], rows);
         let [heat, sizes, offsets] = [0, 1, 2].map(|number| runner.output(number));
-        faces(heat, sizes, offsets, full, settings.threshold)
+        faces(heat, sizes, offsets, full, settings.threshold as f32)
             .map_err(|_| "the model failed: its answer has values that are no numbers".into())
     }
 }
 
 /// The model's file. `Err` says where none was found.
 fn model(property: Option<String>) -> Result<PathBuf, String> {
-    if let Some(path) = property.map(PathBuf::from) {
+    if let Some(path) = property.filter(|path| !path.is_empty()).map(PathBuf::from) {
         return if path.exists() {
             Ok(path)
         } else {
@@ -452,7 +493,9 @@ fn model(property: Option<String>) -> Result<PathBuf, String> {
         [path] => format!("{} does not exist: run scripts/models", path.display()),
         _ => {
             let paths: Vec<_> = paths.iter().map(|path| path.display().to_string()).collect();
-            format!("none of {} exists: run scripts/models of the source, or set the property model", paths.join(", "))
+            let folder = glib::user_data_dir().join("cudagaussblur/models");
+            let paths = paths.join(", ");
+            format!("none of {paths} exists: CUDAGAUSSBLUR_MODELS={} scripts/models downloads it", folder.display())
         }
     })
 }

@@ -38,10 +38,10 @@ pub fn faces(
     for y in 0..heat.height {
         let values = heat.row(y).iter().zip(sizes.row(y).as_chunks::<2>().0).zip(offsets.row(y).as_chunks::<2>().0);
         for (x, ((heat, size), offset)) in values.enumerate() {
-            let confidence = 1. / (1. + (-heat).exp());
-            if confidence.is_nan() {
+            if !heat.is_finite() {
                 return Err(NoNumber);
             }
+            let confidence = 1. / (1. + (-heat).exp());
             if confidence <= threshold {
                 continue;
             }

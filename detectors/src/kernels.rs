@@ -113,8 +113,6 @@ pub struct Row<'a> {
     pub operation: &'a Operation,
     /// The rows of the input above, at and below the window's centre, with a border of one pixel.
     pub inputs: [&'a [f32]; 3],
-    /// Channels of the input.
-    pub channels: usize,
     pub is_odd: bool,
     pub relu: bool,
     /// Values of the output's size.
@@ -158,19 +156,19 @@ fn avx2(row: &Row, output: &mut [f32]) {
 /// This and all functions below require the instructions of `V`.
 #[inline(always)]
 unsafe fn compute<V: Vector, const M: usize, const P: usize>(row: &Row, output: &mut [f32]) {
-    let channels = row.channels;
-    let centre = [&row.inputs[1][channels..]];
-    let (weights, inputs, stride) = match row.operation {
-        Operation::Dense { weights, side: 1, stride } => (weights, &centre[..], *stride),
-        Operation::Dense { weights, stride, .. } => (weights, &row.inputs[..], *stride),
-        Operation::Double(weights) => (&weights[usize::from(row.is_odd)], &centre[..], 1),
+    let (weights, side, stride) = match row.operation {
+        Operation::Dense { weights, side, stride } => (weights, *side, *stride),
+        Operation::Double(weights) => (&weights[usize::from(row.is_odd)], 1, 1),
         // SAFETY: the caller vouches for the instructions.
         Operation::Depthwise { weights, stride: 1 } => return unsafe { depthwise::<V, 1>(row, weights, output) },
         // SAFETY: likewise.
         Operation::Depthwise { weights, .. } => return unsafe { depthwise::<V, 2>(row, weights, output) },
     };
+    let channels = weights.inputs / (side * side);
+    let centre = [&row.inputs[1][channels..]];
+    assert!(stride == 1 || stride == 2);
     // SAFETY: likewise.
-    unsafe { dense::<V, M, P>(row, weights, inputs, stride * channels, output) };
+    unsafe { dense::<V, M, P>(row, weights, if side == 1 { &centre } else { &row.inputs }, stride * channels, output) };
 }
 
 /// `step`: values from one window to the next.
@@ -251,7 +249,7 @@ unsafe fn tile<V: Vector, const M: usize, const P: usize>(
 
 #[inline(always)]
 unsafe fn depthwise<V: Vector, const STRIDE: usize>(row: &Row, weights: &Depthwise, output: &mut [f32]) {
-    let channels = row.channels;
+    let channels = weights.bias.len() * LANES;
     let pixels = output.len() / channels;
     assert!(row.inputs.iter().all(|input| input.len() >= ((pixels - 1) * STRIDE + 3) * channels));
     // Few enough pixels that all their channels stay in the nearest cache.
@@ -263,11 +261,12 @@ unsafe fn depthwise<V: Vector, const STRIDE: usize>(row: &Row, weights: &Depthwi
                 let (weights, bias) = (weights.each_ref().map(|weights| V::load(weights)), V::load(bias));
                 let (mut first, channel) = (start, part * LANES);
                 while first + 4 <= end {
-                    depthwise_tile::<V, 4, STRIDE>(row, &weights, bias, channel, first, output);
+                    depthwise_tile::<V, 4, STRIDE>(row, &weights, bias, channels, channel, first, output);
                     first += 4;
                 }
-                (first..end)
-                    .for_each(|first| depthwise_tile::<V, 1, STRIDE>(row, &weights, bias, channel, first, output));
+                (first..end).for_each(|first| {
+                    depthwise_tile::<V, 1, STRIDE>(row, &weights, bias, channels, channel, first, output);
+                });
             }
         }
     }
@@ -279,6 +278,7 @@ unsafe fn depthwise_tile<V: Vector, const M: usize, const STRIDE: usize>(
     row: &Row,
     weights: &[V; 9],
     bias: V,
+    channels: usize,
     channel: usize,
     first: usize,
     output: &mut [f32],
@@ -287,7 +287,7 @@ unsafe fn depthwise_tile<V: Vector, const M: usize, const STRIDE: usize>(
     for (input, weights) in row.inputs.iter().zip(weights.as_chunks::<3>().0) {
         for (m, sum) in sums.iter_mut().enumerate() {
             for (x, weights) in weights.iter().enumerate() {
-                let start = ((first + m) * STRIDE + x) * row.channels + channel;
+                let start = ((first + m) * STRIDE + x) * channels + channel;
                 // SAFETY: the caller vouches for the instructions and for the lengths of the inputs.
                 unsafe {
                     let values = input.get_unchecked(start..start + LANES).as_chunks().0.get_unchecked(0);
@@ -298,7 +298,7 @@ unsafe fn depthwise_tile<V: Vector, const M: usize, const STRIDE: usize>(
     }
     for (m, sum) in sums.into_iter().enumerate() {
         // SAFETY: the caller vouches for the instructions.
-        unsafe { finish(row, [sum], (first + m) * row.channels + channel, LANES, output) };
+        unsafe { finish(row, [sum], (first + m) * channels + channel, LANES, output) };
     }
 }
 

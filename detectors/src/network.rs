@@ -10,6 +10,9 @@ use crate::{
 
 /// How often a picture may be halved.
 const MOST_HALVED: u32 = 6;
+/// Channels of a plane, and layers.
+const MOST_CHANNELS: usize = 1024;
+const MOST_LAYERS: usize = 256;
 
 /// Reads a plane and writes another one: the operation, then ReLU, then the addition of a third plane.
 pub struct Layer {
@@ -169,7 +172,7 @@ impl<'a> Builder<'a> {
                 "{channels} channels to {outputs} by weights {dims:?}, stride {stride}, pads {pad}, groups {group} are not supported"
             )
         };
-        if bias.len() != outputs || side != width {
+        if bias.len() != outputs || side != width || outputs > MOST_CHANNELS {
             return Err(unsupported());
         }
         let area = side * side;
@@ -198,6 +201,9 @@ impl<'a> Builder<'a> {
             }
             _ => return Err(unsupported()),
         };
+        if self.network.layers.len() == MOST_LAYERS {
+            return Err(format!("it has more than {MOST_LAYERS} layers"));
+        }
         let output = self.network.planes.len();
         self.network.planes.push(Shape { channels: outputs, halved });
         self.network.layers.push(Layer { operation, input, output, relu: false, add: None });

@@ -11,7 +11,7 @@ use crate::{
     network::{Layer, Network},
 };
 
-/// A plane of more bytes stays in no cache, and is not stored where that can be avoided.
+/// Larger planes do not fit into the cache, so those that only the next layer reads are not stored.
 const STORED: usize = 1 << 20;
 /// Rows that a thread computes at a time, at least, if a chain of layers has windows: rows at the edges of two parts are computed
 /// twice.
@@ -90,7 +90,7 @@ impl Plane {
     }
 }
 
-/// A plane of which a thread keeps the latest three rows: in a plane of four rows, the last one zeros.
+/// The latest three rows of a plane, as a ring buffer of one thread. A fourth row holds zeros, for rows outside of the plane.
 #[derive(Default)]
 struct Ring {
     rows: Plane,
@@ -114,13 +114,14 @@ pub struct Runner {
     /// Layers that run together. All planes but those between them are stored.
     chains: Vec<Range<usize>>,
     workers: Vec<Worker>,
-    /// Bytes of the largest plane that is stored though only the next layer reads it. Set it before the first picture.
+    /// Planes of at most this many bytes are stored even if only the next layer reads them. Set it before the first picture.
     pub stored: usize,
 }
 
 impl Runner {
     /// `Err` says why the threads cannot be started.
     pub fn new(network: Network, instructions: Instructions, threads: usize) -> Result<Self, String> {
+        let threads = threads.max(1);
         let pool = ThreadPoolBuilder::new().num_threads(threads).thread_name(|i| format!("detector-{i}")).build();
         let pool = pool.map_err(|error| format!("its threads cannot be started: {error}"))?;
         let planes = network.planes.iter().map(|_| Plane::default()).collect();
@@ -218,13 +219,6 @@ fn compute(layers: &[Layer], rings: &mut [Ring], planes: &[Plane], set: Instruct
     };
     let inputs = numbers.map(|number| &input.data.get()[number * input.pitch()..][..input.pitch()]);
     let add = layer.add.map(|add| planes[add].row(row));
-    let row = Row {
-        operation: &layer.operation,
-        inputs,
-        channels: input.channels,
-        is_odd: row % 2 == 1,
-        relu: layer.relu,
-        add,
-    };
+    let row = Row { operation: &layer.operation, inputs, is_odd: row % 2 == 1, relu: layer.relu, add };
     row.compute(set, output);
 }

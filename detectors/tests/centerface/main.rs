@@ -1,37 +1,48 @@
 // SPDX-License-Identifier: MPL-2.0
 //! CenterFace, against ONNX Runtime. Without the model, which scripts/models downloads, the tests are ignored.
 
+mod element;
+
+use std::path::{Path, PathBuf};
+
 use gstdetectors::kernels::Instructions;
 use gstdetectors::network::Network;
 use gstdetectors::onnx::{Graph, graph};
 use gstdetectors::run::{Plane, Runner};
 use libtest_mimic::{Arguments, Trial};
 
-/// A name, and the function that gets the model.
-type Test = (&'static str, fn(&[u8]));
-
 fn main() {
-    let model = model();
-    let tests: [Test; 2] = [
-        ("layers_of_centerface_are_as_onnx_runtime_has_them", layers_of_centerface_are_as_onnx_runtime_has_them),
-        ("division_of_the_work_changes_no_bit", division_of_the_work_changes_no_bit),
-    ];
-    let trials = tests.map(|(name, test)| {
-        let (is_absent, model) = (model.is_none(), model.clone().unwrap_or_default());
-        Trial::test(name, move || {
-            test(&model);
-            Ok(())
-        })
-        .with_ignored_flag(is_absent)
-    });
-    libtest_mimic::run(&Arguments::from_args(), trials.into()).exit();
-}
-
-/// The model that scripts/models downloads.
-fn model() -> Option<Vec<u8>> {
     let folder = std::env::var("CUDAGAUSSBLUR_MODELS")
         .unwrap_or(concat!(env!("CARGO_MANIFEST_DIR"), "/../target/models").into());
-    std::fs::read(format!("{folder}/centerface.onnx")).ok()
+    let path = PathBuf::from(folder).join("centerface.onnx");
+    macro_rules! trials {
+        ($($test:path),* $(,)?) => {
+            vec![$({
+                let path = path.clone();
+                let name = stringify!($test).rsplit("::").next().unwrap().trim();
+                let run = move || {
+                    $test(&path);
+                    Ok(())
+                };
+                Trial::test(name, run)
+            }),*]
+        };
+    }
+    let trials = trials![
+        layers_of_centerface_are_as_onnx_runtime_has_them,
+        division_of_the_work_changes_no_bit,
+        element::faces_are_found_in_every_format_and_size,
+        element::the_picture_is_where_a_crop_meta_says,
+        element::one_frame_in_so_many_is_searched_and_four_a_second,
+        element::frames_that_others_hold_are_neither_copied_nor_changed,
+        element::the_latency_grows_by_the_time_of_searches_once_a_second_at_most,
+        element::pictures_among_the_tags_are_dropped,
+        element::properties_have_ranges,
+        element::a_frame_that_is_too_short_ends_the_stream_with_an_error,
+        element::searches_that_take_too_long_are_warned_of,
+    ];
+    let trials = trials.into_iter().map(|trial| trial.with_ignored_flag(!path.exists()));
+    libtest_mimic::run(&Arguments::from_args(), trials.collect()).exit();
 }
 
 fn runner(graph: &Graph<'_>, outputs: &[&str], instructions: Instructions, threads: usize) -> Runner {
@@ -44,8 +55,9 @@ fn picture(y: usize, row: &mut [f32]) {
 }
 
 /// Of each tensor of CenterFace, as ONNX Runtime has it: the sum of each channel, in which each pixel has a weight.
-fn layers_of_centerface_are_as_onnx_runtime_has_them(model: &[u8]) {
-    let mut data = &include_bytes!("data/centerface.bin")[..];
+fn layers_of_centerface_are_as_onnx_runtime_has_them(path: &Path) {
+    let model = std::fs::read(path).unwrap();
+    let mut data = &include_bytes!("../data/centerface.bin")[..];
     let mut tensors = Vec::new();
     while let Some(length) = data.split_off_first() {
         let name = std::str::from_utf8(data.split_off(..usize::from(*length)).unwrap()).unwrap();
@@ -53,7 +65,7 @@ fn layers_of_centerface_are_as_onnx_runtime_has_them(model: &[u8]) {
         let sums = data.split_off(..count * 4).unwrap().as_chunks().0.iter().map(|value| f32::from_le_bytes(*value));
         tensors.push((name, sums.collect::<Vec<_>>()));
     }
-    let graph = graph(model).unwrap();
+    let graph = graph(&model).unwrap();
     let names: Vec<_> = tensors.iter().map(|tensor| tensor.0).collect();
     let mut runner = runner(&graph, &names, Instructions::all().pop().unwrap(), 2);
     runner.run(96, 64, picture);
@@ -80,8 +92,9 @@ fn bits(plane: &Plane) -> Vec<u32> {
 }
 
 /// Chains of layers, threads and what is stored change nothing.
-fn division_of_the_work_changes_no_bit(model: &[u8]) {
-    let graph = graph(model).unwrap();
+fn division_of_the_work_changes_no_bit(path: &Path) {
+    let model = std::fs::read(path).unwrap();
+    let graph = graph(&model).unwrap();
     let outputs = &graph.outputs[..3];
     for instructions in Instructions::all() {
         let results = |names: &[&str], threads| {

@@ -1,0 +1,359 @@
+//! The element, in a harness.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use gst::glib;
+use gst::prelude::*;
+use gst_video::{VideoCropMeta, VideoFrameFlags, VideoInfo, VideoMeta, VideoRegionOfInterestMeta};
+
+/// Where the face is in the demo's portrait, located by hand, and the portrait's size.
+const FACE: [f64; 4] = [174., 62., 276., 180.];
+const PORTRAIT: [u32; 2] = [480, 400];
+
+struct Detector {
+    element: gst::Element,
+    bus: gst::Bus,
+    harness: gst_check::Harness,
+}
+
+fn element(model: &Path) -> gst::Element {
+    gst::init().unwrap();
+    gstdetectors::plugin_register_static().unwrap();
+    gst::ElementFactory::make("centerface").property("model", model.to_str().unwrap()).build().unwrap()
+}
+
+/// A started element with a bus of its own, for frames of these caps.
+fn detector(model: &Path, properties: &[(&str, u32)], caps: &gst::CapsRef) -> Detector {
+    let element = element(model);
+    let bus = gst::Bus::new();
+    element.set_bus(Some(&bus));
+    properties.iter().for_each(|(name, value)| element.set_property(name, value));
+    let mut harness = gst_check::Harness::with_element(&element, Some("sink"), Some("src"));
+    harness.set_src_caps(caps.to_owned());
+    Detector { element, bus, harness }
+}
+
+impl Detector {
+    fn search(&mut self, frame: gst::Buffer) -> gst::Buffer {
+        let pushed = self.harness.push(frame);
+        assert!(pushed.is_ok(), "{pushed:?}: {:?}", self.error());
+        self.harness.pull().unwrap()
+    }
+
+    fn error(&self) -> Option<String> {
+        let message = self.bus.pop_filtered(&[gst::MessageType::Error])?;
+        let gst::MessageView::Error(error) = message.view() else { unreachable!("it is filtered") };
+        Some(error.error().message().to_owned())
+    }
+
+    fn stats(&self, name: &str) -> u64 {
+        self.element.property::<gst::Structure>("stats").get(name).unwrap()
+    }
+}
+
+/// A frame of a description.
+fn drawn(description: &str) -> gst::Sample {
+    gst::init().unwrap();
+    let pipeline = gst::parse::launch(&format!("{description} ! appsink name=sink")).unwrap();
+    let pipeline = pipeline.downcast::<gst::Pipeline>().unwrap();
+    pipeline.set_state(gst::State::Playing).unwrap();
+    let sample = pipeline.by_name("sink").unwrap().downcast::<gst_app::AppSink>().unwrap().pull_sample();
+    pipeline.set_state(gst::State::Null).unwrap();
+    sample.unwrap_or_else(|error| panic!("{description}: {error}"))
+}
+
+/// The demo's portrait in this format and size.
+fn portrait(format: &str, [width, height]: [u32; 2]) -> gst::Sample {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/demo/face.jpg");
+    drawn(&format!(
+        "filesrc location=\"{file}\" ! jpegdec ! videoconvert ! videoscale ! \
+         video/x-raw,format={format},width={width},height={height}"
+    ))
+}
+
+fn blank(format: &str, [width, height]: [u32; 2]) -> gst::Sample {
+    let caps = format!("video/x-raw,format={format},width={width},height={height}");
+    drawn(&format!("videotestsrc num-buffers=1 pattern=white ! {caps}"))
+}
+
+/// The buffer of a sample as a frame at this time, which nobody else holds.
+fn frame(sample: &gst::Sample, milliseconds: u64) -> gst::Buffer {
+    let mut buffer = sample.buffer().unwrap().copy_deep().unwrap();
+    let writable = buffer.get_mut().unwrap();
+    writable.set_pts(gst::ClockTime::from_mseconds(milliseconds));
+    writable.unset_flags(gst::BufferFlags::DISCONT);
+    buffer
+}
+
+/// Labels and boxes, [left, top, right, bottom], of a frame.
+fn boxes(frame: &gst::BufferRef) -> Vec<(String, [f64; 4])> {
+    let metas = frame.iter_meta::<VideoRegionOfInterestMeta>();
+    let sides = |(x, y, width, height): (u32, u32, u32, u32)| [x, y, x + width, y + height].map(f64::from);
+    metas.map(|meta| (meta.roi_type().to_string(), sides(meta.rect()))).collect()
+}
+
+fn is_nothing(frame: &gst::BufferRef) -> bool {
+    boxes(frame) == [("nothing".to_owned(), [0.; 4])]
+}
+
+/// Asserts that a frame has one box, which is that of the portrait's face in a picture of this size, and its confidence.
+fn assert_face(frame: &gst::BufferRef, size: [u32; 2], what: &str) {
+    let found = boxes(frame);
+    let [(label, sides)] = &found[..] else { panic!("{what}: {found:?}") };
+    let area = |[left, top, right, bottom]: [f64; 4]| (right - left).max(0.) * (bottom - top).max(0.);
+    let scale = [0, 1].map(|axis| f64::from(size[axis]) / f64::from(PORTRAIT[axis]));
+    let face: [f64; 4] = std::array::from_fn(|side| FACE[side] * scale[side % 2]);
+    let common =
+        std::array::from_fn(|side| if side < 2 { sides[side].max(face[side]) } else { sides[side].min(face[side]) });
+    let share = area(common) / (area(*sides) + area(face) - area(common));
+    assert!(label == "face" && share > 0.55, "{what}: {label} at {sides:?}, of {share:.2} in common with {face:?}");
+    let meta = frame.meta::<VideoRegionOfInterestMeta>().unwrap();
+    let confidence = meta.param("detection").unwrap().get::<f64>("confidence").unwrap();
+    assert!((0.5..=1.).contains(&confidence), "{what}: {confidence}");
+}
+
+pub fn faces_are_found_in_every_format_and_size(model: &Path) {
+    let element = element(model);
+    let template = element.pad_template("sink").unwrap();
+    let formats = template.caps().structure(0).unwrap().get::<gst::List>("format").unwrap();
+    let formats: Vec<String> = formats.iter().map(|format| format.get().unwrap()).collect();
+    assert_eq!(formats.len(), 19);
+    let sizes = [[479, 399], [961, 403], [330, 401], PORTRAIT, [1920, 1600]];
+    // Every format with an odd size, and every size.
+    let cases = formats.iter().enumerate().map(|(number, format)| (&**format, sizes[number % 3]));
+    for (format, size) in cases.chain(sizes.map(|size| ("I420", size))) {
+        let what = format!("{format} {size:?}");
+        for (sample, has_face) in [(portrait(format, size), true), (blank(format, size), false)] {
+            let mut detector = detector(model, &[], sample.caps().unwrap());
+            let found = detector.search(frame(&sample, 0));
+            if has_face {
+                assert_face(&found, size, &what);
+            } else {
+                assert!(is_nothing(&found), "{what}: {:?}", boxes(&found));
+            }
+        }
+    }
+}
+
+/// Boxes count from the corner that a GstVideoCropMeta of the caps' size names. One of another size shows a part of the picture.
+pub fn the_picture_is_where_a_crop_meta_says(model: &Path) {
+    for format in ["I420", "YUY2", "RGB"] {
+        let inner = portrait(format, PORTRAIT);
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/demo/face.jpg");
+        let outer = drawn(&format!(
+            "filesrc location=\"{file}\" ! jpegdec ! videoconvert ! video/x-raw,format={format} ! \
+             videobox left=-336 top=-242 right=-16 bottom=-16"
+        ));
+        let mut detector = detector(model, &[], inner.caps().unwrap());
+        let info = VideoInfo::from_caps(outer.caps().unwrap()).unwrap();
+        assert_eq!([info.width(), info.height()], [832, 658]);
+        let mut cropped = frame(&outer, 0);
+        let writable = cropped.get_mut().unwrap();
+        VideoMeta::add_full(
+            writable,
+            VideoFrameFlags::empty(),
+            info.format(),
+            info.width(),
+            info.height(),
+            info.offset(),
+            info.stride(),
+        )
+        .unwrap();
+        VideoCropMeta::add(writable, (336, 242, PORTRAIT[0], PORTRAIT[1]));
+        assert_face(&detector.search(cropped), PORTRAIT, format);
+
+        let mut part = frame(&inner, 1000);
+        VideoCropMeta::add(part.get_mut().unwrap(), (100, 20, 200, 200));
+        assert_face(&detector.search(part), PORTRAIT, format);
+    }
+}
+
+/// The frames of these times that are searched. All others vouch for themselves too.
+fn searched(detector: &mut Detector, sample: &gst::Sample, times: impl Iterator<Item = u64>) -> Vec<u64> {
+    let is_searched = |time: &u64| {
+        let found = detector.search(frame(sample, *time));
+        let is_searched = !is_nothing(&found);
+        if is_searched {
+            assert_face(&found, PORTRAIT, &format!("{time} ms"));
+        }
+        is_searched
+    };
+    times.filter(is_searched).collect()
+}
+
+pub fn one_frame_in_so_many_is_searched_and_four_a_second(model: &Path) {
+    let sample = portrait("I420", PORTRAIT);
+    let mut detector = detector(model, &[("every", 4), ("size", 256)], sample.caps().unwrap());
+    assert_eq!(searched(&mut detector, &sample, (0..10).map(|n| 33 * n)), [0, 132, 264]);
+    assert_eq!(["frames", "analyzed"].map(|name| detector.stats(name)), [10, 3]);
+    assert!(detector.stats("mean-ns") > 0);
+    // A gap, and a property that changes.
+    let mut gap = frame(&sample, 330);
+    gap.get_mut().unwrap().set_flags(gst::BufferFlags::DISCONT);
+    assert_face(&detector.search(gap), PORTRAIT, "after a gap");
+    detector.element.set_property("every", 1000u32);
+    assert_eq!(searched(&mut detector, &sample, (1..12).map(|n| 330 + 100 * n)), [530, 730, 930, 1130, 1330]);
+    // Time that goes back, and frames without timestamps.
+    assert_eq!(searched(&mut detector, &sample, [100, 133].into_iter()), [100]);
+    for _ in 0..2 {
+        let mut untimed = frame(&sample, 0);
+        untimed.get_mut().unwrap().set_pts(None);
+        assert_face(&detector.search(untimed), PORTRAIT, "without a timestamp");
+    }
+}
+
+/// A frame that others hold, such as those of a tee, gets no metas. Its bytes are not copied.
+pub fn frames_that_others_hold_are_neither_copied_nor_changed(model: &Path) {
+    let sample = portrait("I420", PORTRAIT);
+    let mut detector = detector(model, &[], sample.caps().unwrap());
+    let memory = |buffer: &gst::BufferRef| buffer.peek_memory(0).as_ptr();
+    for is_held in [false, true] {
+        let pushed = frame(&sample, 0);
+        let (buffer, bytes) = (pushed.as_ptr(), memory(&pushed));
+        let held = is_held.then(|| pushed.clone());
+        let found = detector.search(pushed);
+        assert_face(&found, PORTRAIT, "held");
+        assert_eq!((found.as_ptr() == buffer, memory(&found)), (!is_held, bytes));
+        assert!(held.is_none_or(|held| boxes(&held).is_empty()));
+    }
+}
+
+/// The latency of upstream and of the searches, and whether a message says that it has changed.
+fn latency(detector: &Detector) -> (Duration, usize) {
+    let mut query = gst::query::Latency::new();
+    assert!(detector.element.static_pad("src").unwrap().query(&mut query));
+    let (_, min, max) = query.result();
+    assert_eq!(max, None);
+    let messages = std::iter::from_fn(|| detector.bus.pop_filtered(&[gst::MessageType::Latency]));
+    (min.into(), messages.count())
+}
+
+pub fn the_latency_grows_by_the_time_of_searches_once_a_second_at_most(model: &Path) {
+    let sample = portrait("I420", PORTRAIT);
+    let mut detector = detector(model, &[("every", 1), ("size", 64)], sample.caps().unwrap());
+    let upstream = Duration::from_millis(20);
+    detector.harness.set_upstream_latency(upstream.try_into().unwrap());
+    let mut times = (0..).map(|number| 40 * number);
+    let mut search = |detector: &mut Detector, count: usize| {
+        times.by_ref().take(count).for_each(|time| _ = detector.search(frame(&sample, time)));
+    };
+    search(&mut detector, 1);
+    assert_eq!(latency(&detector), (upstream, 0));
+    let before = Instant::now();
+    search(&mut detector, 1);
+    let (short, messages) = latency(&detector);
+    assert!(short > upstream && messages == 1, "{short:?}, {messages}");
+    // Forty times as many cells.
+    detector.element.set_property("size", 640u32);
+    let mean = detector.stats("mean-ns");
+    search(&mut detector, 2);
+    let soon = latency(&detector);
+    assert!(soon == (short, 0) || before.elapsed() >= Duration::from_secs(1), "{soon:?}, {short:?}");
+    std::thread::sleep(Duration::from_secs(1));
+    search(&mut detector, 1);
+    let (long, messages) = latency(&detector);
+    assert!(detector.stats("mean-ns") > 2 * mean && long > short && messages <= 1, "{long:?}, {short:?}, {messages}");
+    // It does not shrink.
+    detector.element.set_property("size", 64u32);
+    search(&mut detector, 20);
+    let (after, _) = latency(&detector);
+    assert!(after >= long, "{after:?}, {long:?}");
+    for state in [gst::State::Null, gst::State::Playing] {
+        detector.element.set_state(state).unwrap();
+    }
+    assert_eq!(latency(&detector).0, upstream);
+}
+
+pub fn pictures_among_the_tags_are_dropped(model: &Path) {
+    let sample = blank("GRAY8", [64, 48]);
+    let mut detector = detector(model, &[], sample.caps().unwrap());
+    let mut tags = gst::TagList::new();
+    let list = tags.make_mut();
+    list.add::<gst::tags::Image>(&sample, gst::TagMergeMode::Append);
+    list.add::<gst::tags::PreviewImage>(&sample, gst::TagMergeMode::Append);
+    list.add::<gst::tags::Attachment>(&sample, gst::TagMergeMode::Append);
+    list.add::<gst::tags::Title>(&"Blumenfest", gst::TagMergeMode::Append);
+    assert!(detector.harness.push_event(gst::event::Tag::new(tags)));
+    let received = std::iter::from_fn(|| detector.harness.try_pull_event());
+    let names: Vec<String> = received
+        .filter_map(|event| match event.view() {
+            gst::EventView::Tag(tag) => Some(tag.tag().iter().map(|(name, _)| name.to_string()).collect::<Vec<_>>()),
+            _ => None,
+        })
+        .flatten()
+        .collect();
+    assert_eq!(names, ["title"]);
+}
+
+/// GObject refuses values out of the range, with a warning.
+pub fn properties_have_ranges(model: &Path) {
+    let element = element(model);
+    for (name, range) in [("every", [1, 1000, 5]), ("size", [64, 4096, 640]), ("threads", [0, 64, 0])] {
+        let property = element.find_property(name).unwrap().downcast::<glib::ParamSpecUInt>().unwrap();
+        assert_eq!([property.minimum(), property.maximum(), property.default_value()], range, "{name}");
+    }
+    let threshold = element.find_property("threshold").unwrap().downcast::<glib::ParamSpecDouble>().unwrap();
+    assert_eq!([threshold.minimum(), threshold.maximum(), threshold.default_value()], [0., 1., 0.2]);
+}
+
+/// Metas are those of another element, which may be wrong.
+pub fn a_frame_that_is_too_short_ends_the_stream_with_an_error(model: &Path) {
+    let sample = blank("I420", [320, 240]);
+    let size = 320 * 240 * 3 / 2;
+    let error = |bytes: usize, meta: Option<([usize; 3], [i32; 3])>, crop: Option<(u32, u32)>| {
+        let mut detector = detector(model, &[], sample.caps().unwrap());
+        let mut buffer = gst::Buffer::from_slice(vec![0; bytes]);
+        let writable = buffer.get_mut().unwrap();
+        if let Some((offsets, strides)) = meta {
+            // The function refuses some values that others write into a meta.
+            let meta =
+                VideoMeta::add(writable, VideoFrameFlags::empty(), gst_video::VideoFormat::I420, 320, 240).unwrap();
+            // SAFETY: the meta is this buffer's, and only its numbers change.
+            unsafe {
+                let meta = &mut *meta.as_ptr().cast_mut();
+                meta.offset[..3].copy_from_slice(&offsets);
+                meta.stride[..3].copy_from_slice(&strides);
+            }
+        }
+        if let Some((x, y)) = crop {
+            VideoCropMeta::add(writable, (x, y, 320, 240));
+        }
+        let pushed = detector.harness.push(buffer);
+        let error = detector.error();
+        assert_eq!(pushed.is_err(), error.is_some());
+        error
+    };
+    let (offsets, strides) = ([0, 76800, 96000], [320, 160, 160]);
+    assert_eq!(error(size, Some((offsets, strides)), None), None);
+    // Bottom-up, as some filters write it.
+    assert_eq!(error(size, Some(([239 * 320, 76800, 96000], [-320, 160, 160])), None), None);
+    let expected = |bytes: usize, corner: &str| {
+        Some(format!("a frame of {bytes} bytes does not hold 320x240 pixels from {corner} on"))
+    };
+    assert_eq!(error(1000, None, None), expected(1000, "0, 0"));
+    for (offsets, strides) in [
+        (offsets, [1 << 20, 160, 160]),
+        (offsets, [i32::MAX, 160, 160]),
+        (offsets, [-320, 160, 160]),
+        ([0, 76800, size], strides),
+        ([0, usize::MAX, 96000], strides),
+    ] {
+        assert_eq!(error(size, Some((offsets, strides)), None), expected(size, "0, 0"), "{offsets:?} {strides:?}");
+    }
+    assert_eq!(error(size, None, Some((16, 300))), expected(size, "16, 300"));
+}
+
+/// Once, and only in a live stream: files take as long as they take.
+pub fn searches_that_take_too_long_are_warned_of(model: &Path) {
+    let sample = blank("GRAY8", [640, 480]);
+    for is_live in [false, true] {
+        let mut detector = detector(model, &[("every", 1)], sample.caps().unwrap());
+        if is_live {
+            latency(&detector);
+        }
+        (0..40).for_each(|time| drop(detector.search(frame(&sample, time))));
+        let warnings = detector.bus.iter_filtered(&[gst::MessageType::Warning]).count();
+        assert_eq!(warnings, usize::from(is_live));
+    }
+}
