@@ -121,62 +121,86 @@ pub struct Row<'a> {
 
 impl Row<'_> {
     pub fn compute(&self, instructions: Instructions, output: &mut [f32]) {
-        // SAFETY: a value of `Instructions` exists only where the processor has them.
-        unsafe {
-            match instructions.0 {
-                #[cfg(target_arch = "x86_64")]
-                Set::Avx512 => avx512(self, output),
-                #[cfg(target_arch = "x86_64")]
-                Set::Avx2 => avx2(self, output),
-                // Sixteen registers, of which four make a vector, or thirty-two.
-                _ if cfg!(target_arch = "x86_64") => compute::<vector::Baseline, 3, 1>(self, output),
-                _ => compute::<vector::Baseline, 6, 1>(self, output),
-            }
+        /// Calls a kernel of the instruction set.
+        macro_rules! call {
+            ($kernel:ident, $($argument:expr),*) => {
+                // SAFETY: a value of `Instructions` exists only where the processor has them.
+                unsafe {
+                    match instructions.0 {
+                        #[cfg(target_arch = "x86_64")]
+                        Set::Avx512 => avx512::$kernel(self, $($argument),*),
+                        #[cfg(target_arch = "x86_64")]
+                        Set::Avx2 => avx2::$kernel(self, $($argument),*),
+                        _ => baseline::$kernel(self, $($argument),*),
+                    }
+                }
+            };
+        }
+        let (weights, side, stride) = match self.operation {
+            Operation::Dense { weights, side, stride } => (weights, *side, *stride),
+            Operation::Double(weights) => (&weights[usize::from(self.is_odd)], 1, 1),
+            Operation::Depthwise { weights, stride } => return call!(depthwise, weights, *stride, output),
+        };
+        assert!(stride == 1 || stride == 2);
+        let channels = weights.inputs / (side * side);
+        let step = stride * channels;
+        if side == 1 {
+            call!(dense, weights, [&self.inputs[1][channels..]], step, output);
+        } else {
+            call!(dense, weights, self.inputs, step, output);
         }
     }
 }
 
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f")]
-fn avx512(row: &Row, output: &mut [f32]) {
-    // SAFETY: the instructions are enabled here.
-    unsafe { compute::<vector::Avx512, 12, 2>(row, output) };
-}
+/// Both kernels for an instruction set, each a function of its own, because the compiler keeps the sums in registers only in small
+/// functions. A tile of the dense one has at most so many pixels and panels that its sums and a panel's weights fit into the registers.
+macro_rules! kernels {
+    ($module:ident, $vector:ident, $pixels:literal, $panels:literal $(, $feature:literal)?) => {
+        mod $module {
+            use super::*;
 
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,fma")]
-fn avx2(row: &Row, output: &mut [f32]) {
-    // SAFETY: the instructions are enabled here.
-    unsafe { compute::<vector::Avx2, 6, 1>(row, output) };
-}
+            /// # Safety
+            /// The processor has the instructions.
+            $(#[target_feature(enable = $feature)])?
+            pub unsafe fn dense<const N: usize>(row: &Row, weights: &Dense, inputs: [&[f32]; N], step: usize, output: &mut [f32]) {
+                // SAFETY: the instructions are enabled here.
+                unsafe { super::dense::<vector::$vector, $pixels, $panels, N>(row, weights, inputs, step, output) };
+            }
 
-/// Computes tiles of at most `M` pixels and `P` panels: so many that their sums and a panel's weights fit into the registers.
+            /// # Safety
+            /// The processor has the instructions.
+            $(#[target_feature(enable = $feature)])?
+            pub unsafe fn depthwise(row: &Row, weights: &Depthwise, stride: usize, output: &mut [f32]) {
+                // SAFETY: the instructions are enabled here.
+                unsafe {
+                    match stride {
+                        1 => super::depthwise::<vector::$vector, 1>(row, weights, output),
+                        _ => super::depthwise::<vector::$vector, 2>(row, weights, output),
+                    }
+                }
+            }
+        }
+    };
+}
+#[cfg(target_arch = "x86_64")]
+kernels!(avx512, Avx512, 12, 2, "avx512f");
+#[cfg(target_arch = "x86_64")]
+kernels!(avx2, Avx2, 6, 1, "avx2,fma");
+// Sixteen registers, of which four make a vector, or thirty-two.
+#[cfg(target_arch = "x86_64")]
+kernels!(baseline, Baseline, 3, 1);
+#[cfg(not(target_arch = "x86_64"))]
+kernels!(baseline, Baseline, 6, 1);
+
+/// `step`: values from one window to the next.
 ///
 /// # Safety
 /// This and all functions below require the instructions of `V`.
 #[inline(always)]
-unsafe fn compute<V: Vector, const M: usize, const P: usize>(row: &Row, output: &mut [f32]) {
-    let (weights, side, stride) = match row.operation {
-        Operation::Dense { weights, side, stride } => (weights, *side, *stride),
-        Operation::Double(weights) => (&weights[usize::from(row.is_odd)], 1, 1),
-        // SAFETY: the caller vouches for the instructions.
-        Operation::Depthwise { weights, stride: 1 } => return unsafe { depthwise::<V, 1>(row, weights, output) },
-        // SAFETY: likewise.
-        Operation::Depthwise { weights, .. } => return unsafe { depthwise::<V, 2>(row, weights, output) },
-    };
-    let channels = weights.inputs / (side * side);
-    let centre = [&row.inputs[1][channels..]];
-    assert!(stride == 1 || stride == 2);
-    // SAFETY: likewise.
-    unsafe { dense::<V, M, P>(row, weights, if side == 1 { &centre } else { &row.inputs }, stride * channels, output) };
-}
-
-/// `step`: values from one window to the next.
-#[inline(always)]
-unsafe fn dense<V: Vector, const M: usize, const P: usize>(
+unsafe fn dense<V: Vector, const M: usize, const P: usize, const N: usize>(
     row: &Row,
     weights: &Dense,
-    inputs: &[&[f32]],
+    inputs: [&[f32]; N],
     step: usize,
     output: &mut [f32],
 ) {
@@ -194,9 +218,9 @@ unsafe fn dense<V: Vector, const M: usize, const P: usize>(
                         // SAFETY: the caller vouches for the instructions.
                         $($size if $size <= M => unsafe {
                             if is_wide {
-                                tile::<V, $size, P>(row, weights, panel, inputs, step, first, output)
+                                tile::<V, $size, P, N>(row, weights, panel, inputs, step, first, output)
                             } else {
-                                tile::<V, $size, 1>(row, weights, panel, inputs, step, first, output)
+                                tile::<V, $size, 1, N>(row, weights, panel, inputs, step, first, output)
                             }
                         })*
                         _ => unreachable!("a tile has M pixels at most"),
@@ -211,16 +235,16 @@ unsafe fn dense<V: Vector, const M: usize, const P: usize>(
 
 /// `P` panels of `M` pixels, `first` and those after it.
 #[inline(always)]
-unsafe fn tile<V: Vector, const M: usize, const P: usize>(
+unsafe fn tile<V: Vector, const M: usize, const P: usize, const N: usize>(
     row: &Row,
     weights: &Dense,
     panel: usize,
-    inputs: &[&[f32]],
+    inputs: [&[f32]; N],
     step: usize,
     first: usize,
     output: &mut [f32],
 ) {
-    let share = weights.inputs / inputs.len();
+    let share = weights.inputs / N;
     let panels: [_; P] = std::array::from_fn(|p| &weights.weights[(panel + p) * weights.inputs..][..weights.inputs]);
     // SAFETY: the caller vouches for the instructions.
     let mut sums: [[V; P]; M] = [std::array::from_fn(|p| unsafe { V::load(&weights.bias[panel + p]) }); M];

@@ -174,11 +174,14 @@ fn naive(graph: &Graph<'static>, picture: Values) -> HashMap<&'static str, Value
     all
 }
 
+/// CUDAGAUSSBLUR_NETWORKS says how many, where the processor is emulated.
 #[test]
 fn networks_made_by_chance_are_as_a_naive_implementation_has_them() {
+    let networks = std::env::var("CUDAGAUSSBLUR_NETWORKS").map_or(120, |count| count.parse().unwrap());
     let (mut compared, mut operators) = (0, HashMap::new());
-    for seed in 0..120 {
-        let mut grown = Grown { graph: Graph::default(), random: Random(seed), tensors: vec![("picture", 3, 0)] };
+    for seed in 0..networks {
+        let mut grown =
+            Grown { graph: Graph::default(), random: Random(seed as u64), tensors: vec![("picture", 3, 0)] };
         while grown.tensors.len() < 9 {
             grown.grow();
         }
@@ -197,9 +200,9 @@ fn networks_made_by_chance_are_as_a_naive_implementation_has_them() {
         };
         for instructions in Instructions::all() {
             let network = Network::new(&grown.graph, &asked).unwrap();
-            let mut runner = Runner::new(network, instructions, 1 + seed as usize % 3).unwrap();
+            let mut runner = Runner::new(network, instructions, 1 + seed % 3).unwrap();
             // All in chains where that is possible, or none.
-            runner.stored = [0, usize::MAX][seed as usize / 3 % 2];
+            runner.stored = [0, usize::MAX][seed / 3 % 2];
             // The second run finds what the first one has left.
             (0..2).for_each(|_| runner.run(width, height, read));
             for (number, name) in asked.iter().enumerate() {
@@ -223,10 +226,8 @@ fn networks_made_by_chance_are_as_a_naive_implementation_has_them() {
         }
         grown.graph.nodes.iter().for_each(|node| *operators.entry(node.operator).or_insert(0) += 1);
     }
-    assert!(
-        compared > 1_000_000 && operators.len() == 5 && operators.values().all(|count| *count > 40),
-        "{compared}, {operators:?}"
-    );
+    let is_all = operators.len() == 5 && operators.values().all(|count| *count >= networks / 3);
+    assert!(compared > networks * 10_000 && is_all, "{compared}, {operators:?}");
 }
 
 #[test]
