@@ -58,6 +58,8 @@ pub(super) fn models() -> OsString {
 impl Workspace {
     pub(super) fn new(name: &str) -> Self {
         let folder = std::env::temp_dir().join(format!("cudagaussblur-{name}-{}", std::process::id()));
+        // Of a run that was killed, whose number comes again.
+        let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(folder.join("plugins")).unwrap();
         link_plugins(&folder.join("plugins"));
         Self(folder)
