@@ -3,7 +3,6 @@
 
 use std::{
     collections::VecDeque,
-    path::PathBuf,
     sync::{LazyLock, Mutex},
     time::{Duration, Instant},
 };
@@ -18,8 +17,7 @@ use gst_video::{VideoCropMeta, VideoInfo, VideoMeta, VideoRegionOfInterestMeta};
 use crate::{
     faces::{Face, faces},
     kernels::Instructions,
-    network::{Network, Shape},
-    onnx,
+    model,
     run::Runner,
     sampler::sampler,
 };
@@ -30,16 +28,14 @@ static CAT: LazyLock<gst::DebugCategory> =
 /// 8 bits a channel. Frames are not converted: only the samples that the small picture needs are read.
 const CAPS: &str = "video/x-raw, format=(string){ I420, YV12, NV12, NV21, Y42B, Y444, YUY2, UYVY, RGB, BGR, RGBx, BGRx, xRGB, xBGR, \
                     RGBA, BGRA, ARGB, ABGR, GRAY8 }, width=(int)[ 16, 32767 ], height=(int)[ 16, 32767 ]";
-/// The file name of the model.
-const MODEL: &str = "centerface.onnx";
 /// Longest time between two frames that are searched. At a low rate `every` alone would exceed it, and `cudagaussblur` covers what it
 /// has seen once for 0.3 seconds.
 const LONGEST: gst::ClockTime = gst::ClockTime::from_mseconds(250);
 /// Number of recent searches from which the latency and the mean time are computed.
 const RECENT: usize = 16;
-/// If so many searches in a row of a live stream take longer than the time between them, a warning says so.
+/// A warning is posted after so many searches in a row that took longer than the time between them, in a live stream.
 const MOST_SLOW: u32 = 8;
-/// Threads that the network gains from.
+/// The largest number of threads by default, because decoder, blur and encoder run beside a search.
 const MOST_THREADS: usize = 4;
 
 #[derive(Clone)]
@@ -264,29 +260,15 @@ impl BaseTransformImpl for Element {
 
     fn start(&self) -> Result<(), gst::ErrorMessage> {
         let settings = self.settings.lock().unwrap().clone();
-        let path =
-            model(settings.model).map_err(|reason| gst::error_msg!(gst::ResourceError::NotFound, ("{reason}")))?;
+        let path = model::find(settings.model)
+            .map_err(|reason| gst::error_msg!(gst::ResourceError::NotFound, ("{reason}")))?;
         let instructions = Instructions::all().pop().expect("every processor has the baseline");
         let threads = match settings.threads {
             // What the process may use: its affinity and its control group's quota.
             0 => std::thread::available_parallelism().map_or(1, usize::from).min(MOST_THREADS),
             threads => threads as usize,
         };
-        let runner = std::fs::read(&path).map_err(|error| error.to_string()).and_then(|bytes| {
-            let graph = onnx::graph(&bytes).ok_or("it is no ONNX file, or a damaged one")?;
-            let network = Network::new(&graph, graph.outputs.get(..3).ok_or("it has fewer than three outputs")?)?;
-            // Confidence, size and offset for each of 4x4 pixels.
-            if network
-                .outputs
-                .iter()
-                .map(|plane| network.planes[*plane])
-                .ne([1, 2, 2].map(|channels| Shape { channels, halved: 2 }))
-            {
-                return Err("its outputs are not those of CenterFace".into());
-            }
-            Runner::new(network, instructions, threads)
-        });
-        let runner = runner.map_err(|reason| {
+        let runner = model::open(&path, instructions, threads).map_err(|reason| {
             gst::error_msg!(gst::ResourceError::OpenRead, ("{} cannot be used as the model: {reason}", path.display()))
         })?;
         gst::info!(CAT, imp = self, "{} on {threads} threads with {}", path.display(), instructions.name());
@@ -338,7 +320,7 @@ impl BaseTransformImpl for Element {
         true
     }
 
-    /// The same buffer. If others hold it, a copy of its metadata that shares its memory, which this element only reads.
+    /// Passes the buffer on. If others hold it, they keep theirs, and a copy gets the metas; it shares the memory, which is only read.
     fn prepare_output_buffer(&self, inbuf: InputBuffer) -> Result<PrepareOutputBufferSuccess, gst::FlowError> {
         Ok(match inbuf {
             InputBuffer::Writable(_) => PrepareOutputBufferSuccess::InputBuffer,
@@ -465,39 +447,6 @@ impl State {
         faces(heat, sizes, offsets, full, settings.threshold as f32)
             .map_err(|_| "the model failed: its answer has values that are no numbers".into())
     }
-}
-
-/// The model's file. `Err` says where none was found.
-fn model(property: Option<String>) -> Result<PathBuf, String> {
-    if let Some(path) = property.filter(|path| !path.is_empty()).map(PathBuf::from) {
-        return if path.exists() {
-            Ok(path)
-        } else {
-            Err(format!("{} does not exist: check the property model", path.display()))
-        };
-    }
-    let folders = match std::env::var_os("CUDAGAUSSBLUR_MODELS") {
-        Some(folder) if !folder.is_empty() => vec![PathBuf::from(folder)],
-        _ => {
-            let plugin = gst::Registry::get().find_plugin("detectors").and_then(|plugin| plugin.filename());
-            let beside = plugin.and_then(|file| Some(file.parent()?.parent()?.join("models")));
-            let data = std::iter::once(glib::user_data_dir()).chain(glib::system_data_dirs());
-            beside.into_iter().chain(data.map(|folder| folder.join("cudagaussblur/models"))).collect()
-        }
-    };
-    let paths: Vec<_> = folders.into_iter().map(|folder| folder.join(MODEL)).collect();
-    if let Some(found) = paths.iter().find(|path| path.exists()) {
-        return Ok(found.clone());
-    }
-    Err(match &paths[..] {
-        [path] => format!("{} does not exist: run scripts/models", path.display()),
-        _ => {
-            let paths: Vec<_> = paths.iter().map(|path| path.display().to_string()).collect();
-            let folder = glib::user_data_dir().join("cudagaussblur/models");
-            let paths = paths.join(", ");
-            format!("none of {paths} exists: CUDAGAUSSBLUR_MODELS={} scripts/models downloads it", folder.display())
-        }
-    })
 }
 
 pub fn register(plugin: &gst::Plugin) -> Result<(), glib::BoolError> {

@@ -11,14 +11,14 @@ pub struct Face {
     pub confidence: f32,
 }
 
-/// Cells that are looked at, the most certain first. A face has a few of them.
+/// Only so many cells are examined, the most certain ones. Each face has a few cells.
 const MOST: usize = 2000;
 /// Pixels of the searched picture in a row or column of a cell.
 const CELL: f64 = 4.;
 /// Boxes that share more of the smaller one's area are boxes of one face.
 const SHARED: f64 = 0.3;
 
-/// A value of the network that is no number.
+/// An output of the network is infinite or no number.
 #[derive(Debug, PartialEq)]
 pub struct NoNumber;
 
@@ -49,10 +49,10 @@ pub fn faces(
                 return Err(NoNumber);
             }
             let mut sides = [0.; 4];
-            for (axis, at) in [x, y].into_iter().enumerate() {
+            for (axis, cell) in [x, y].into_iter().enumerate() {
                 // The network's values are those of y, then of x.
                 let half = f64::from(size[1 - axis].exp()) * CELL / 2.;
-                let centre = (at as f64 + f64::from(offset[1 - axis]) + 0.5) * CELL;
+                let centre = (cell as f64 + f64::from(offset[1 - axis]) + 0.5) * CELL;
                 sides[axis] = (centre - half).clamp(0., limits[axis]) * scales[axis];
                 sides[axis + 2] = (centre + half).clamp(0., limits[axis]) * scales[axis];
             }
@@ -66,15 +66,15 @@ pub fn faces(
 
 /// The faces without those that share much with a more certain one, or have no area. The most certain ones come first.
 pub fn distinct(found: &[Face]) -> Vec<Face> {
-    let mut kept: Vec<Face> = Vec::new();
+    let mut faces: Vec<Face> = Vec::new();
     for face in found {
         let [left, top, right, bottom] = face.sides;
-        let is_new = kept.iter().all(|other| overlap(&face.sides, &other.sides) < SHARED);
+        let is_new = faces.iter().all(|other| overlap(&face.sides, &other.sides) < SHARED);
         if right - left >= 1. && bottom - top >= 1. && is_new {
-            kept.push(*face);
+            faces.push(*face);
         }
     }
-    kept
+    faces
 }
 
 /// The intersection of two boxes as a share of the smaller one.

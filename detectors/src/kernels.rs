@@ -41,7 +41,7 @@ impl Instructions {
     }
 }
 
-/// Weights of a linear function, in panels of `LANES` outputs. The inputs of a window are its rows, their pixels, their channels.
+/// Weights of a linear function, in panels of `LANES` outputs. The inputs of a window are ordered by row, pixel and channel.
 pub struct Dense {
     inputs: usize,
     outputs: usize,
@@ -70,7 +70,7 @@ impl Dense {
         this
     }
 
-    /// Multiplies each output by a factor, and adds an offset. Outputs beyond the factors begin with the first one again.
+    /// Multiplies each output by a factor and adds an offset. If there are more outputs than factors, both repeat from the start.
     pub fn scale(&mut self, factors: &[f32], offsets: &[f32]) {
         for output in 0..self.outputs {
             let (panel, lane, factor) = (output / LANES, output % LANES, factors[output % factors.len()]);
@@ -80,31 +80,32 @@ impl Dense {
     }
 }
 
-/// Weights of a 3x3 window of each channel, in parts of `LANES` channels.
+/// Weights of a 3x3 window of each channel, in groups of `LANES` channels.
 pub struct Depthwise {
-    /// `[part][3 x 3][LANES]`
+    /// `[group][3 x 3][LANES]`
     weights: Vec<[[f32; LANES]; 9]>,
-    /// `[part][LANES]`
+    /// `[group][LANES]`
     bias: Vec<[f32; LANES]>,
 }
 
 impl Depthwise {
-    /// `weights` has the nine of a channel side by side. `None` if the number of channels is no multiple of `LANES`.
+    /// `weights` has the nine weights of a channel side by side. `None` if the number of channels is no multiple of `LANES`.
     pub fn new(bias: &[f32], weights: &[f32]) -> Option<Self> {
         let (bias, []) = bias.as_chunks() else { return None };
-        let part =
-            |part| std::array::from_fn(|place| std::array::from_fn(|lane| weights[(part * LANES + lane) * 9 + place]));
-        Some(Self { weights: (0..bias.len()).map(part).collect(), bias: bias.to_vec() })
+        let group = |group| {
+            std::array::from_fn(|place| std::array::from_fn(|lane| weights[(group * LANES + lane) * 9 + place]))
+        };
+        Some(Self { weights: (0..bias.len()).map(group).collect(), bias: bias.to_vec() })
     }
 }
 
 /// What a layer computes for each pixel of its output.
 pub enum Operation {
-    /// From a window of `side`², 1 or 3, which moves by `stride` pixels.
+    /// Reads a window of `side` x `side` pixels, 1 or 3, which moves by `stride` pixels.
     Dense { weights: Dense, side: usize, stride: usize },
-    /// From a window of 3x3.
+    /// Reads a window of 3x3 pixels of each channel by itself.
     Depthwise { weights: Depthwise, stride: usize },
-    /// Two pixels side by side from one: in even and in odd rows of the output.
+    /// Makes 2x2 pixels of one. The weights are those of even and of odd rows of the output.
     Double([Dense; 2]),
 }
 
@@ -186,7 +187,7 @@ macro_rules! kernels {
 kernels!(avx512, Avx512, 12, 2, "avx512f");
 #[cfg(target_arch = "x86_64")]
 kernels!(avx2, Avx2, 6, 1, "avx2,fma");
-// Sixteen registers, of which four make a vector, or thirty-two.
+// SSE2 has sixteen registers of four values; a vector takes four of them. ARM has thirty-two such registers.
 #[cfg(target_arch = "x86_64")]
 kernels!(baseline, Baseline, 3, 1);
 #[cfg(not(target_arch = "x86_64"))]
@@ -215,7 +216,7 @@ unsafe fn dense<V: Vector, const M: usize, const P: usize, const N: usize>(
             macro_rules! sizes {
                 ($($size:literal)*) => {
                     match end - first {
-                        // SAFETY: the caller vouches for the instructions.
+                        // SAFETY: this is inlined into a function that enables the instructions of `V`.
                         $($size if $size <= M => unsafe {
                             if is_wide {
                                 tile::<V, $size, P, N>(row, weights, panel, inputs, step, first, output)
@@ -246,18 +247,18 @@ unsafe fn tile<V: Vector, const M: usize, const P: usize, const N: usize>(
 ) {
     let share = weights.inputs / N;
     let panels: [_; P] = std::array::from_fn(|p| &weights.weights[(panel + p) * weights.inputs..][..weights.inputs]);
-    // SAFETY: the caller vouches for the instructions.
+    // SAFETY: this is inlined into a function that enables the instructions of `V`.
     let mut sums: [[V; P]; M] = [std::array::from_fn(|p| unsafe { V::load(&weights.bias[panel + p]) }); M];
     for (n, input) in inputs.iter().enumerate() {
         let input = &input[first * step..][..(M - 1) * step + share];
         for i in 0..share {
-            // SAFETY: a panel has `share` weights for each of `inputs`, and the caller vouches for the instructions.
+            // SAFETY: a panel has `share` weights for each of `inputs`, and this is inlined into a function that enables the instructions of `V`.
             let weights: [V; P] = std::array::from_fn(|p| unsafe { V::load(panels[p].get_unchecked(n * share + i)) });
             for (m, sums) in sums.iter_mut().enumerate() {
                 // SAFETY: `input` was cut so that it ends with value share - 1 of pixel M - 1.
                 let value = unsafe { V::splat(*input.get_unchecked(m * step + i)) };
                 for (sum, weights) in sums.iter_mut().zip(weights) {
-                    // SAFETY: the caller vouches for the instructions.
+                    // SAFETY: this is inlined into a function that enables the instructions of `V`.
                     *sum = unsafe { sum.plus_product(value, weights) };
                 }
             }
@@ -266,7 +267,7 @@ unsafe fn tile<V: Vector, const M: usize, const P: usize, const N: usize>(
     let start = panel * LANES;
     let width = (weights.outputs - start).min(P * LANES);
     for (m, sums) in sums.into_iter().enumerate() {
-        // SAFETY: the caller vouches for the instructions.
+        // SAFETY: this is inlined into a function that enables the instructions of `V`.
         unsafe { finish(row, sums, (first + m) * weights.outputs + start, width, output) };
     }
 }
@@ -276,14 +277,14 @@ unsafe fn depthwise<V: Vector, const STRIDE: usize>(row: &Row, weights: &Depthwi
     let channels = weights.bias.len() * LANES;
     let pixels = output.len() / channels;
     assert!(row.inputs.iter().all(|input| input.len() >= ((pixels - 1) * STRIDE + 3) * channels));
-    // Few enough pixels that all their channels stay in the nearest cache.
+    // All channels of so few pixels stay in the first-level cache.
     for start in (0..pixels).step_by(16) {
         let end = pixels.min(start + 16);
-        for (part, (weights, bias)) in weights.weights.iter().zip(&weights.bias).enumerate() {
-            // SAFETY: the caller vouches for the instructions; the lengths of the inputs are asserted above.
+        for (group, (weights, bias)) in weights.weights.iter().zip(&weights.bias).enumerate() {
+            // SAFETY: this is inlined into a function that enables the instructions of `V`; the lengths of the inputs are asserted above.
             unsafe {
                 let (weights, bias) = (weights.each_ref().map(|weights| V::load(weights)), V::load(bias));
-                let (mut first, channel) = (start, part * LANES);
+                let (mut first, channel) = (start, group * LANES);
                 while first + 4 <= end {
                     depthwise_tile::<V, 4, STRIDE>(row, &weights, bias, channels, channel, first, output);
                     first += 4;
@@ -296,7 +297,7 @@ unsafe fn depthwise<V: Vector, const STRIDE: usize>(row: &Row, weights: &Depthwi
     }
 }
 
-/// `LANES` channels, `channel` and those after it, of `M` pixels, `first` and those after it. The inputs reach to the last window.
+/// `LANES` channels, `channel` and those after it, of `M` pixels, `first` and those after it. The caller has checked that each input reaches to the end of the last window.
 #[inline(always)]
 unsafe fn depthwise_tile<V: Vector, const M: usize, const STRIDE: usize>(
     row: &Row,
@@ -312,7 +313,7 @@ unsafe fn depthwise_tile<V: Vector, const M: usize, const STRIDE: usize>(
         for (m, sum) in sums.iter_mut().enumerate() {
             for (x, weights) in weights.iter().enumerate() {
                 let start = ((first + m) * STRIDE + x) * channels + channel;
-                // SAFETY: the caller vouches for the instructions and for the lengths of the inputs.
+                // SAFETY: `depthwise` asserts the lengths of the inputs, and this is inlined into a function that enables the instructions of `V`.
                 unsafe {
                     let values = input.get_unchecked(start..start + LANES).as_chunks().0.get_unchecked(0);
                     *sum = sum.plus_product(V::load(values), *weights);
@@ -321,7 +322,7 @@ unsafe fn depthwise_tile<V: Vector, const M: usize, const STRIDE: usize>(
         }
     }
     for (m, sum) in sums.into_iter().enumerate() {
-        // SAFETY: the caller vouches for the instructions.
+        // SAFETY: this is inlined into a function that enables the instructions of `V`.
         unsafe { finish(row, [sum], (first + m) * channels + channel, LANES, output) };
     }
 }
@@ -332,7 +333,7 @@ unsafe fn finish<V: Vector, const P: usize>(row: &Row, sums: [V; P], place: usiz
     let (outputs, last_output) = output[place..][..width].as_chunks_mut::<LANES>();
     let (adds, last_add) = row.add.map_or(&[][..], |add| &add[place..][..width]).as_chunks::<LANES>();
     for (p, sum) in sums.into_iter().enumerate() {
-        // SAFETY: the caller vouches for the instructions.
+        // SAFETY: this is inlined into a function that enables the instructions of `V`.
         unsafe {
             let mut sum = sum.at_least(V::splat(if row.relu { 0. } else { f32::NEG_INFINITY }));
             if let Some(add) = adds.get(p) {

@@ -6,13 +6,14 @@
 //! tests and benches, without any promise of stability.
 //!
 //! `element` (GStreamer) reads a small picture of a frame (`sampler`), runs the network on it (`run`, by the `kernels` on `vector`s) and
-//! attaches the `faces` that the outputs describe. `network` is a list of layers, which it reads from the nodes of an ONNX file (`onnx`).
+//! attaches the `faces` that the outputs describe. `model` finds the model's file. `network` is a list of layers, which it reads from the nodes of an ONNX file (`onnx`).
 
 mod element;
 #[doc(hidden)]
 pub mod faces;
 #[doc(hidden)]
 pub mod kernels;
+mod model;
 #[doc(hidden)]
 pub mod network;
 #[doc(hidden)]

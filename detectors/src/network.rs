@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! A convolutional network as a list of layers, which is made of an ONNX graph and checked.
+//! A convolutional network as a list of layers. They are made from the nodes of an ONNX graph, which are checked.
 
 use std::collections::HashMap;
 
@@ -10,7 +10,7 @@ use crate::{
 
 /// How often a picture may be halved.
 const MOST_HALVED: u32 = 6;
-/// Channels of a plane, and layers.
+/// The largest number of channels of a plane, and of layers.
 const MOST_CHANNELS: usize = 1024;
 const MOST_LAYERS: usize = 256;
 
@@ -58,7 +58,8 @@ pub struct Network {
 }
 
 impl Network {
-    /// The layers that tensors of these names need. A sigmoid of an output is left out. `Err` says why there are none.
+    /// Makes the layers that compute the tensors of these names. A sigmoid of an output is left out. `Err` names the node that is not
+    /// supported, and the reason.
     pub fn new<'a>(graph: &'a Graph<'a>, outputs: &[&'a str]) -> Result<Self, String> {
         let picture = Shape { channels: 3, halved: 0 };
         let network = Self { layers: Vec::new(), planes: vec![picture], outputs: Vec::new() };
@@ -95,7 +96,7 @@ impl Network {
 
 struct Builder<'a> {
     graph: &'a Graph<'a>,
-    /// How many inputs and outputs have a name.
+    /// How many inputs of nodes, and outputs that were asked for, refer to a name.
     readers: HashMap<&'a str, usize>,
     /// The plane that holds the values of a name.
     names: HashMap<&'a str, usize>,
@@ -116,7 +117,7 @@ impl<'a> Builder<'a> {
                 let later = usize::from(planes[1] > planes[0]);
                 let add = planes[1 - later];
                 if planes[0] == planes[1] || self.network.planes[add] != self.network.planes[planes[later]] {
-                    return Err("its inputs are no two planes of one size".into());
+                    return Err("its inputs are not two planes of the same size".into());
                 }
                 self.replace(node, later, |layer| {
                     layer.add = Some(add);
@@ -128,7 +129,7 @@ impl<'a> Builder<'a> {
                 let (scale, bias, mean, variance) = (&scale?.values, &bias?.values, &mean?.values, &variance?.values);
                 let channels = self.network.planes[self.plane(node, 0)?].channels;
                 if [scale, bias, mean, variance].iter().any(|values| values.len() != channels) {
-                    return Err(format!("its constants have not {channels} values"));
+                    return Err(format!("its constants do not have {channels} values each"));
                 }
                 let epsilon = node.floats.get("epsilon").copied().unwrap_or(1e-5);
                 let factors: Vec<_> = (0..channels).map(|c| scale[c] / (variance[c] + epsilon).sqrt()).collect();
@@ -154,7 +155,7 @@ impl<'a> Builder<'a> {
         let input = self.plane(node, 0)?;
         let Shape { channels, halved } = self.network.planes[input];
         let Tensor { dims, values } = self.constant(node, 1)?;
-        // An attribute's value in all dimensions.
+        // Reads an attribute that must have one value in all dimensions.
         let integer = |name, default| {
             let all = node.integers.get(name).map_or(&[][..], Vec::as_slice);
             let value = *all.first().unwrap_or(&default);

@@ -3,8 +3,7 @@
 
 use std::collections::HashMap;
 
-/// A constant, in the file's order of values.
-#[derive(Default)]
+/// A constant, with its values in the order of the file.
 pub struct Tensor {
     pub dims: Vec<usize>,
     pub values: Vec<f32>,

@@ -13,11 +13,10 @@ use crate::{
 
 /// Larger planes do not fit into the cache, so those that only the next layer reads are not stored.
 const STORED: usize = 1 << 20;
-/// Rows that a thread computes at a time, at least, if a chain of layers has windows: rows at the edges of two parts are computed
-/// twice.
+/// The least number of rows in a band, if a chain of layers has windows. Each band computes the rows around its edges once more.
 const LEAST_ROWS: usize = 12;
 
-/// Floats from an address on that is a multiple of 64, so that no vector lies in two lines of the cache.
+/// Floats whose first address is a multiple of 64, so that no vector crosses a cache line.
 #[derive(Default)]
 struct Floats {
     data: Vec<f32>,
@@ -40,7 +39,7 @@ impl Floats {
     }
 }
 
-/// Rows of pixels in a border of one pixel of zeros.
+/// Rows of pixels, surrounded by a border of zeros that is one pixel wide.
 #[derive(Default)]
 pub struct Plane {
     pub width: usize,
@@ -63,16 +62,16 @@ impl Plane {
         &self.data.get()[(row + 1) * self.pitch()..][self.channels..][..self.width * self.channels]
     }
 
-    /// Has each row computed by one of `workers`, on their threads. `work` gets the number of the row.
+    /// Calls `work` for each row, with its number and one of `workers`, on as many threads as there are workers.
     fn fill<W: Send>(&mut self, workers: &mut [W], least: usize, work: impl Fn(&mut W, usize, &mut [f32]) + Sync) {
         let (pitch, channels, height, threads) = (self.pitch(), self.channels, self.height, workers.len());
         let rest = Mutex::new((0, &mut self.data.get_mut()[pitch..][..height * pitch]));
-        // Parts that get smaller, so that all threads end at about the same time.
+        // Bands get smaller and smaller, so that all threads end at about the same time.
         let next = || {
             let mut rest = rest.lock().unwrap();
             let (first, left) = (rest.0, height - rest.0);
-            let part = if threads == 1 { left } else { left / (2 * threads) };
-            let count = part.max(least.min(height.div_ceil(threads))).min(left);
+            let band = if threads == 1 { left } else { left / (2 * threads) };
+            let count = band.max(least.min(height.div_ceil(threads))).min(left);
             rest.0 += count;
             rest.1.split_off_mut(..count * pitch).filter(|rows| !rows.is_empty()).map(|rows| (first, rows))
         };
@@ -99,7 +98,7 @@ struct Ring {
     next: usize,
 }
 
-/// What a thread keeps: the rings of a chain's planes that are not stored, and the row of its output that it has computed last.
+/// The state of a thread: a ring buffer for each plane that is not stored, and the row of the chain's output that it has computed last.
 #[derive(Default)]
 struct Worker {
     rings: Vec<Ring>,
@@ -111,7 +110,7 @@ pub struct Runner {
     instructions: Instructions,
     pool: ThreadPool,
     planes: Vec<Plane>,
-    /// Layers that run together. All planes but those between them are stored.
+    /// Ranges of layers that run together, row by row. Only the last plane of a range is stored.
     chains: Vec<Range<usize>>,
     workers: Vec<Worker>,
     /// Planes of at most this many bytes are stored even if only the next layer reads them. Set it before the first picture.
@@ -155,7 +154,7 @@ impl Runner {
                 let has_windows = layers[1..].iter().any(|layer| layer.side() > 1);
                 output.fill(workers, if has_windows { LEAST_ROWS } else { 1 }, |worker, row, output| {
                     let rings = &mut worker.rings[chain.start..chain.end - 1];
-                    // Where another part begins, the rows before it are in no ring.
+                    // At the start of a band the ring buffers hold no rows that precede it.
                     if worker.latest.replace(row).is_none_or(|latest| latest + 1 != row) {
                         let mut first = row;
                         for (ring, reader) in rings.iter_mut().zip(&layers[1..]).rev() {
@@ -176,6 +175,7 @@ impl Runner {
             |plane: usize| [width >> planes[plane].halved, height >> planes[plane].halved, planes[plane].channels];
         let read = || layers.iter().flat_map(|layer| std::iter::once(layer.input).chain(layer.add));
         let readers = |plane: usize| read().filter(|read| *read == plane).count();
+        self.planes.fill_with(Plane::default);
         (self.planes[0], self.chains) = (Plane::zeros([width, height, 3]), Vec::new());
         self.workers.fill_with(Worker::default);
         let mut start = 0;

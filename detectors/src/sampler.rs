@@ -4,8 +4,8 @@
 
 use gst_video::{VideoColorMatrix, VideoColorRange, VideoFormatFlags, VideoInfo};
 
-/// Where the samples of a component lie in a frame's bytes: what column and row contribute. A sample that is read once has the same
-/// place twice.
+/// Where the samples of a component lie in a frame's bytes: a place is the sum of its row's and its column's entry. If a sample is
+/// read once, both entries are the same.
 struct Places<'a> {
     data: &'a [u8],
     columns: Vec<[isize; 2]>,

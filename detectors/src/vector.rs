@@ -24,7 +24,8 @@ macro_rules! vector {
         #[derive(Clone, Copy)]
         pub struct $name([$register; $count]);
 
-        // SAFETY (all functions): the caller vouches for the instructions, and each register ends within the LANES values.
+        // SAFETY (all functions): they are inlined into functions that enable the instructions, and each register ends within the LANES
+        // values.
         #[expect(clippy::undocumented_unsafe_blocks, reason = "one comment for all")]
         #[cfg_attr(
             not(any(target_arch = "x86_64", target_arch = "aarch64")),
