@@ -34,6 +34,17 @@ fn found(
     offset: [f32; 2],
     threshold: f32,
 ) -> Result<Vec<Face>, NoNumber> {
+    found_with(0., confidences, size, offset, threshold)
+}
+
+/// The same, with `heat` added to the confidences alone.
+fn found_with(
+    heat: f32,
+    confidences: &[((usize, usize), f32)],
+    size: [f32; 2],
+    offset: [f32; 2],
+    threshold: f32,
+) -> Result<Vec<Face>, NoNumber> {
     let mut graph = Graph::default();
     // The middle of a window of 3x3, twice, for the first channel.
     let middle = |outputs: usize, inputs: usize| {
@@ -44,15 +55,18 @@ fn found(
     graph.constants = HashMap::from([
         ("first", middle(1, 3)),
         ("second", middle(1, 1)),
+        ("one", Tensor { dims: vec![1; 4], values: vec![1.] }),
+        ("heat bias", Tensor { dims: vec![1], values: vec![heat] }),
         ("zeros", Tensor { dims: vec![2, 1, 1, 1], values: vec![0.; 2] }),
         ("size", pair(size)),
         ("offset", pair(offset)),
     ]);
     for (inputs, output, stride, pad) in [
         (vec!["picture", "first"], "half", 2, 1),
-        (vec!["half", "second"], "heat", 2, 1),
-        (vec!["heat", "zeros", "size"], "sizes", 1, 0),
-        (vec!["heat", "zeros", "offset"], "offsets", 1, 0),
+        (vec!["half", "second"], "quarter", 2, 1),
+        (vec!["quarter", "one", "heat bias"], "heat", 1, 0),
+        (vec!["quarter", "zeros", "size"], "sizes", 1, 0),
+        (vec!["quarter", "zeros", "offset"], "offsets", 1, 0),
     ] {
         let integers = HashMap::from([("strides", vec![stride; 2]), ("pads", vec![pad; 4])]);
         graph.nodes.push(Node { operator: "Conv", inputs, outputs: vec![output], integers, ..Node::default() });
@@ -95,7 +109,9 @@ fn a_box_lies_around_the_middle_of_its_cell() {
 fn values_that_are_no_numbers_are_no_faces() {
     assert_eq!(found(&[((5, 6), 1.)], [f32::NAN, 0.], [0.; 2], 0.2), Err(NoNumber));
     assert_eq!(found(&[((5, 6), 1.)], [0.; 2], [f32::INFINITY, 0.], 0.2), Err(NoNumber));
-    assert_eq!(found(&[((5, 6), f32::NAN)], [0.; 2], [0.; 2], 0.2), Err(NoNumber));
+    for heat in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+        assert_eq!(found_with(heat, &[], [0.; 2], [0.; 2], 0.2), Err(NoNumber), "{heat}");
+    }
     // Where nothing is found, sizes say nothing.
     assert_eq!(found(&[], [0.; 2], [0.; 2], 0.2), Ok(Vec::new()));
 }
