@@ -1,9 +1,10 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MPL-2.0
-"""Covers boxes from a CSV file in a video, and writes the covered video as MP4, without sound.
+"""Covers boxes from a CSV file in a video, and writes the covered video with its sound as MP4.
 
 Needs PyGObject, which distributions install for /usr/bin/python3 (Debian and Ubuntu: python3-gi, python3-gst-1.0,
-gir1.2-gst-plugins-base-1.0), x264enc (gstreamer1.0-plugins-ugly), and the plugin, installed or in GST_PLUGIN_PATH:
+gir1.2-gst-plugins-base-1.0), gstreamer1.0-plugins-good, gstreamer1.0-plugins-ugly (x264enc), gstreamer1.0-libav, and the plugin,
+installed or in GST_PLUGIN_PATH:
 
     cargo build --release && GST_PLUGIN_PATH=target/release examples/boxes_from_file.py input.mp4 boxes.csv covered.mp4
 """
@@ -12,8 +13,8 @@ import argparse
 import csv
 import math
 import os
+import signal
 import sys
-import tempfile
 from collections import deque
 from dataclasses import dataclass, replace
 
@@ -22,9 +23,16 @@ try:
 except ImportError:
     sys.exit(f"{sys.executable} has no PyGObject: install python3-gi and run this with the distribution's /usr/bin/python3")
 
-gi.require_version("Gst", "1.0")
-gi.require_version("GstVideo", "1.0")
+for name in "Gst", "GstPbutils", "GstVideo":
+    gi.require_version(name, "1.0")
 from gi.repository import Gst, GstVideo
+# Without it, GStreamer's arrays are no lists.
+import gi.overrides.Gst
+
+from hide.folder import new_part, put
+from hide.jobs import Setup
+from hide.pipeline import cover
+from hide.terminal import Interrupted, Refused, on_signal, printable
 
 FORMAT = """\
 The CSV file begins with a line of column names, in any order:
@@ -58,10 +66,6 @@ If a line cannot be read or is beyond the end of the video, the video is not wri
 """
 REQUIRED = ("x", "y", "width", "height")
 OPTIONAL = ("frame", "time", "label", "confidence", "id", "what")
-
-
-class Refused(Exception):
-    """A sentence for the user."""
 
 
 @dataclass
@@ -188,93 +192,55 @@ def attach(buffer, boxes):
             meta.add_param(Gst.Structure.new_from_string(f"detection, confidence=(double){box.confidence}"))
 
 
-def cover(arguments, position, schedule):
-    """Writes the covered video. Returns the numbers of frames, of boxes, and of those that lie beyond the picture, or raises
-    Refused."""
-    # Two pipelines: a pipeline plays when all of its sinks have a frame, and the second sink waits for frames of the first.
-    # With these caps uridecodebin does not decode other streams, such as audio.
-    decoder = Gst.parse_launch(
-        "uridecodebin name=file caps=video/x-raw(ANY) expose-all-streams=false ! videoconvert ! "
-        "videoflip video-direction=auto ! video/x-raw ! appsink name=frames sync=false max-buffers=4"
-    )
-    encoder = Gst.parse_launch(
-        "appsrc name=boxes format=time max-buffers=4 ! cudagaussblur name=blur region-mode=inside ! "
-        "videoconvert ! videoscale ! "
-        # x264enc needs even sides.
-        "video/x-raw,format=I420,width=[2,16384,2],height=[2,16384,2] ! x264enc pass=quant ! mp4mux ! filesink name=result"
-    )
-    decoder.get_by_name("file").set_property("uri", Gst.filename_to_uri(os.path.abspath(arguments.video)))
-    encoder.get_by_name("result").set_property("location", arguments.result)
-    blur = encoder.get_by_name("blur")
-    blur.set_property("labels", arguments.labels)
-    blur.set_property("min-confidence", arguments.min_confidence)
-    blur.set_property("hold-time", round(arguments.hold * Gst.SECOND))
-    Gst.util_set_object_arg(blur, "cover", arguments.cover)
-    frames, source = decoder.get_by_name("frames"), encoder.get_by_name("boxes")
-    for pipeline in decoder, encoder:
-        pipeline.set_state(Gst.State.PLAYING)
-    try:
-        count = found = beyond = 0
-        sample = next_sample(decoder, frames)
-        while sample:
-            # The next frame says when this one ends.
-            following = next_sample(decoder, frames)
-            start, duration = stream_time(sample), sample.get_buffer().duration
-            last = start + duration if duration != Gst.CLOCK_TIME_NONE else math.inf
-            end = stream_time(following) if following else last
-            span = (count, count + 1) if position == "frame" else (start / Gst.SECOND, end / Gst.SECOND)
-            boxes = schedule.boxes_of(*span)
-            # A new buffer with the same memory: this one is writable.
-            buffer = sample.get_buffer()
-            parts = Gst.BufferCopyFlags.TIMESTAMPS | Gst.BufferCopyFlags.FLAGS | Gst.BufferCopyFlags.META
-            buffer = buffer.copy_region(parts | Gst.BufferCopyFlags.MEMORY, 0, buffer.get_size())
-            buffer.pts = start
-            attach(buffer, boxes)
-            source.set_property("caps", sample.get_caps())
-            wait_for_space(encoder, source)
-            if source.emit("push-buffer", buffer) != Gst.FlowReturn.OK:
-                break
-            info = GstVideo.VideoInfo.new_from_caps(sample.get_caps())
-            beyond += sum(box.is_beyond(info.width, info.height) for box in boxes)
-            count, found, sample = count + 1, found + len(boxes), following
-        source.emit("end-of-stream")
-        if count == 0:
-            raise Refused(f"{arguments.video} has no video, or no decoder for it is installed")
-        ends = Gst.MessageType.ERROR | Gst.MessageType.EOS
-        message = encoder.get_bus().timed_pop_filtered(Gst.CLOCK_TIME_NONE, ends)
-        if message.type == Gst.MessageType.ERROR:
-            raise Refused(message.parse_error().gerror.message)
-    finally:
-        for pipeline in decoder, encoder:
-            pipeline.set_state(Gst.State.NULL)
-    if schedule.boxes:
-        raise Refused(f"{len(schedule.boxes)} boxes of {arguments.boxes} are beyond the end of {arguments.video}")
-    return count, found, beyond
+class Attaching:
+    """Attaches the boxes of a file to the frames that one element of a pipeline gives and another one takes."""
 
+    ELEMENTS = "appsink name=frames async=false sync=false max-buffers=4 appsrc name=boxes format=time block=true max-buffers=4"
 
-def wait_for_space(encoder, source):
-    """Waits until the encoder takes another frame. After an error it takes none, so the bus is watched."""
-    while source.get_property("current-level-buffers") >= source.get_property("max-buffers"):
-        if message := encoder.get_bus().timed_pop_filtered(Gst.MSECOND, Gst.MessageType.ERROR):
-            raise Refused(message.parse_error().gerror.message)
+    def __init__(self, position, boxes, properties):
+        # `properties` are those of cudagaussblur.
+        self.position, self.all, self.properties = position, boxes, properties
 
+    def __call__(self, pipeline):
+        """Begins with a pipeline that has these elements."""
+        for name, value in self.properties.items():
+            pipeline.get_by_name("blur").set_property(name, value)
+        self.schedule, self.waiting = Schedule(self.all), None
+        self.frames = self.boxes = self.beyond = 0
+        self.source, sink = pipeline.get_by_name("boxes"), pipeline.get_by_name("frames")
+        sink.set_property("emit-signals", True)
+        sink.connect("new-sample", self.take)
+        sink.connect("eos", self.finish)
 
-def next_sample(decoder, frames):
-    """The next frame; None at the end of the video. After some errors neither comes, so the bus is watched."""
-    while not (sample := frames.emit("try-pull-sample", Gst.SECOND // 5)):
-        if message := decoder.get_bus().pop_filtered(Gst.MessageType.ERROR):
-            raise Refused(message.parse_error().gerror.message)
-        if frames.get_property("eos"):
-            return None
-    return sample
+    def take(self, sink):
+        sample = sink.emit("pull-sample")
+        time = sample.get_segment().to_running_time(Gst.Format.TIME, sample.get_buffer().pts)
+        # The next frame says when this one ends.
+        result = self.push(time) if self.waiting else Gst.FlowReturn.OK
+        self.waiting = sample, time
+        return result
 
+    def finish(self, _):
+        if self.waiting:
+            start, duration = self.waiting[1], self.waiting[0].get_buffer().duration
+            self.push(start + duration if duration != Gst.CLOCK_TIME_NONE else math.inf)
+        self.source.emit("end-of-stream")
 
-def stream_time(sample):
-    """The time of a frame since the start of the video, in nanoseconds."""
-    time = sample.get_segment().to_stream_time(Gst.Format.TIME, sample.get_buffer().pts)
-    if time == Gst.CLOCK_TIME_NONE:
-        raise Refused("the video has a frame without a time")
-    return time
+    def push(self, end):
+        """Pushes the frame that waits for its end."""
+        (sample, start), buffer = self.waiting, self.waiting[0].get_buffer()
+        in_frames = self.position == "frame"
+        boxes = self.schedule.boxes_of(*((self.frames, self.frames + 1) if in_frames else (start / Gst.SECOND, end / Gst.SECOND)))
+        # A new buffer with the same memory: this one is writable.
+        parts = Gst.BufferCopyFlags.TIMESTAMPS | Gst.BufferCopyFlags.FLAGS | Gst.BufferCopyFlags.META
+        buffer = buffer.copy_region(parts | Gst.BufferCopyFlags.MEMORY, 0, buffer.get_size())
+        buffer.pts = start
+        attach(buffer, boxes)
+        info = GstVideo.VideoInfo.new_from_caps(sample.get_caps())
+        self.frames, self.boxes = self.frames + 1, self.boxes + len(boxes)
+        self.beyond += sum(box.is_beyond(info.width, info.height) for box in boxes)
+        self.source.set_property("caps", sample.get_caps())
+        return self.source.emit("push-buffer", buffer)
 
 
 def main():
@@ -304,29 +270,35 @@ def main():
         return f"{arguments.boxes} {error}"
     except (OSError, ValueError) as error:
         return f"{arguments.boxes} cannot be read: {error}"
-    # The name of the result is given to a whole video only.
-    final = arguments.result
+    for number in signal.SIGINT, signal.SIGTERM:
+        signal.signal(number, on_signal)
+    properties = {"labels": arguments.labels, "min-confidence": arguments.min_confidence, "hold-time": round(arguments.hold * Gst.SECOND)}
+    attaching, part, work = Attaching(position, boxes, properties), None, None
     try:
-        descriptor, arguments.result = tempfile.mkstemp(suffix=".part", dir=os.path.dirname(final) or ".")
+        setup = Setup(dict(cover=arguments.cover, deep=True, finder=Attaching.ELEMENTS, elements="region-mode=inside"), {},
+                      attach=attaching)
+        # The name of the result is given to a whole video only.
+        descriptor, part = new_part(arguments.result)
+        work = cover(setup, arguments.video, descriptor, lambda frames, share: None)
         os.close(descriptor)
-    except OSError as error:
-        return f"{final} cannot be written: {error.strerror}"
-    try:
-        count, found, beyond = cover(arguments, position, Schedule(boxes))
-        mask = os.umask(0)
-        os.umask(mask)
-        os.chmod(arguments.result, 0o666 & ~mask)
-        os.replace(arguments.result, final)
-    except KeyboardInterrupt:
+        if attaching.schedule.boxes:
+            raise Refused(f"{len(attaching.schedule.boxes)} boxes of {arguments.boxes} are beyond its end")
+        put(part, arguments.result)
+    except Interrupted:
         return "interrupted, and nothing is written"
     except Refused as error:
-        return str(error)
+        return f"{printable(arguments.video)}: {error}" if part else str(error)
+    except OSError as error:
+        return f"{arguments.result} cannot be written: {error.strerror}"
     finally:
-        if os.path.exists(arguments.result):
-            os.remove(arguments.result)
+        if part and os.path.exists(part):
+            os.remove(part)
+    for note in work.notes:
+        print(note)
+    beyond, found = attaching.beyond, attaching.boxes
     if beyond:
         print(f"{beyond} of {found} boxes lie beyond the picture and cover nothing: compare {arguments.boxes} with the video")
-    print(f"{count} frames, {found} boxes attached, wrote {final}")
+    print(f"{attaching.frames} frames, {found} boxes attached, wrote {arguments.result}")
 
 
 if __name__ == "__main__":

@@ -25,9 +25,9 @@ use crate::{
 static CAT: LazyLock<gst::DebugCategory> =
     LazyLock::new(|| gst::DebugCategory::new("centerface", gst::DebugColorFlags::empty(), Some("Finds faces")));
 
-/// 8 bits a channel. Frames are not converted: only the samples that the small picture needs are read.
+/// 8 or 10 bits a channel. Frames are not converted: only the samples that the small picture needs are read.
 const CAPS: &str = "video/x-raw, format=(string){ I420, YV12, NV12, NV21, Y42B, Y444, YUY2, UYVY, RGB, BGR, RGBx, BGRx, xRGB, xBGR, \
-                    RGBA, BGRA, ARGB, ABGR, GRAY8 }, width=(int)[ 16, 32767 ], height=(int)[ 16, 32767 ]";
+                    RGBA, BGRA, ARGB, ABGR, GRAY8, I420_10LE, P010_10LE, I422_10LE, Y444_10LE }, width=(int)[ 16, 32767 ], height=(int)[ 16, 32767 ]";
 /// Longest time between two frames that are searched. At a low rate `every` alone would exceed it, and `cudagaussblur` covers what it
 /// has seen once for 0.3 seconds.
 const LONGEST: gst::ClockTime = gst::ClockTime::from_mseconds(250);

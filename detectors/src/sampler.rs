@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Reads a small picture straight out of a frame: only the samples that it needs. A luma, RGB or grey sample is the mean of four of
-//! the frame.
+//! Reads a small picture straight out of a frame: only the samples that it needs, and of these the upper 8 bits. A luma, RGB or grey
+//! sample is the mean of four of the frame.
 
 use gst_video::{VideoColorMatrix, VideoColorRange, VideoFormatFlags, VideoInfo};
 
@@ -10,11 +10,17 @@ struct Places<'a> {
     data: &'a [u8],
     columns: Vec<[isize; 2]>,
     rows: Vec<[isize; 2]>,
+    /// Where the upper 8 bits of a sample of more than 8 begin. Such a sample has two bytes, the lower one first.
+    shift: Option<u32>,
 }
 
 impl Places<'_> {
     fn sample(&self, row: isize, column: isize) -> u8 {
-        self.data[(row + column) as usize]
+        let place = (row + column) as usize;
+        match self.shift {
+            None => self.data[place],
+            Some(shift) => (u16::from_le_bytes([self.data[place], self.data[place + 1]]) >> shift) as u8,
+        }
     }
 
     fn mean(&self, rows: [isize; 2], x: usize) -> f32 {
@@ -51,16 +57,19 @@ pub fn sampler<'a>(
         };
         let columns = places(0, format.w_sub()[c], format.pixel_stride()[c] as isize, 0)?;
         let rows = places(1, format.h_sub()[c], stride as isize, start)?;
+        let depth = format.depth()[c];
+        let shift = (depth > 8).then(|| format.shift()[c] + depth - 8);
+        let after = usize::from(shift.is_some());
         // Places ascend or descend, so that all lie between those of the corners.
         let ends = |places: &[[isize; 2]]| Some([places.first()?[0], places.last()?[1]]);
         let (row_ends, column_ends) = (ends(&rows)?, ends(&columns)?);
         let is_inside = |row: isize, column: isize| {
-            usize::try_from(row.checked_add(column)?).ok().filter(|place| *place < data.len())
+            usize::try_from(row.checked_add(column)?).ok()?.checked_add(after).filter(|end| *end < data.len()).map(drop)
         };
         for row in row_ends {
-            column_ends.iter().try_for_each(|column| is_inside(row, *column).map(drop))?;
+            column_ends.iter().try_for_each(|column| is_inside(row, *column))?;
         }
-        Some(Places { data, columns, rows })
+        Some(Places { data, columns, rows, shift })
     });
     let components = components.collect::<Option<Vec<_>>>()?;
 

@@ -242,18 +242,26 @@ class SelfieSegmentation(GstBase.BaseTransform):
         if self.last:
             mask = self.last[0] + scaled(new, *self.size) * (mask - self.last[0])
         self.last = mask, coarse
-        # cudagaussblur shows nothing of samples below 128, and all of those of 255.
-        samples = ((mask - self.threshold) * (127 / SOFT) + 128).clip(0, 255).astype(numpy.uint8)
+        # With region-mode=outside cudagaussblur shows nothing of samples below 128, and all of those of 255; inside, it covers 0 not at all.
+        samples = (mask * (128 / max(self.threshold, 1e-6))).clip(0, 128) + ((mask - self.threshold) * (127 / SOFT)).clip(0, 127)
+        samples = samples.astype(numpy.uint8)
         if samples.max() < 128:
             # A box of no size says that a detector vouches for the frame, so that cudagaussblur's on-missing=auto covers frames that
             # have lost their metas, and no others.
             GstVideo.buffer_add_video_region_of_interest_meta(buffer, "nothing", 0, 0, 0, 0)
             return
-        meta = GstVideo.buffer_add_video_region_of_interest_meta(buffer, "person", 0, 0, self.info.width, self.info.height)
+        # The box of the person, and a sample around it: if the person is lost, cudagaussblur covers the box.
+        (top, bottom), (left, right) = (
+            (max(places[0] - 1, 0), min(places[-1] + 2, side))
+            for side, places in zip(self.size, (numpy.flatnonzero(samples.max(axis) >= 128) for axis in (1, 0))))
+        samples = samples[top:bottom, left:right]
+        height, width = samples.shape
+        (x, end), (y, bottom) = ([round(place * picture / side) for place in places] for places, picture, side in (
+            ((left, right), self.info.width, self.size[1]), ((top, bottom), self.info.height, self.size[0])))
+        meta = GstVideo.buffer_add_video_region_of_interest_meta(buffer, "person", x, y, end - x, bottom - y)
         detection = Gst.Structure.new_empty("detection")
         detection.set_value("confidence", float(self.confidence.max()))
         meta.add_param(detection)
-        height, width = self.size
         caps = Gst.Caps.from_string(f"video/x-raw, format=GRAY8, width={width}, height={height}, framerate=0/1")
         # Rows of GRAY8 begin at multiples of four bytes.
         samples = numpy.pad(samples, [(0, 0), (0, -width % 4)])

@@ -103,7 +103,7 @@ fn a_folder_of_all_kinds_of_files_is_covered_and_reported() {
     let (status, stdout, stderr) = hide(&workspace, "in --out=out --cover=fill");
     assert_eq!(status, 1, "{stdout}{stderr}");
     let expected = "\
-in/gap.mp4: 32 frames, 1 object found, 1.5 s doubtful
+in/gap.mp4: 32 frames, 1 object found, 1.5 s doubtful; left out: tags (description)
 in/nobody.mp4: 6 frames, nothing was found
 in/turned.mp4: 6 frames, 1 object found, 0.0 s doubtful
 in/variable.mkv: 16 frames, 1 object found, 0.0 s doubtful
@@ -221,8 +221,7 @@ fn a_run_that_is_stopped_goes_on_where_it_was() {
     let index = fs::read_to_string(out.join("hide-index.jsonl")).unwrap();
     fs::write(out.join("hide-index.jsonl"), index + "{\"result\": \"b.m").unwrap();
     let (status, stdout, stderr) = hide(&workspace, arguments);
-    let expected =
-        "1 file already done\nin/b.mp4: 300 frames\nin/c.mp4: 10 frames\n3 videos in out; look at out/report.html\n";
+    let expected = "1 file already done\nin/b.mp4: 300 frames; left out: tags (description)\nin/c.mp4: 10 frames; left out: tags (description)\n3 videos in out; look at out/report.html\n";
     assert_eq!((status, &stdout[..]), (0, expected), "{stderr}");
     assert_eq!(names(&out), ["a.mp4", "b.mp4", "c.mp4", "hide-index.jsonl", "report.html"]);
     assert_eq!(versions(&out)["a.mp4"], first);
@@ -236,7 +235,7 @@ fn a_run_that_is_stopped_goes_on_where_it_was() {
     hide(&workspace, "in/a.mp4 --out=out --hide=everything --sigma=3");
     workspace.shell("touch -d 2020-01-01 in/c.mp4");
     let (_, stdout, _) = hide(&workspace, arguments);
-    assert!(stdout.starts_with("1 file already done\nin/a.mp4: 10 frames\nin/c.mp4: 10 frames\n"), "{stdout}");
+    assert!(stdout.starts_with("1 file already done\nin/a.mp4: 10 frames; left out: tags (description)\nin/c.mp4: 10 frames; left out: tags (description)\n"), "{stdout}");
     let after = versions(&out);
     let changed = before.iter().filter(|(name, version)| after[*name] != **version);
     assert_eq!(changed.map(|(name, _)| name).collect::<Vec<_>>(), ["a.mp4", "c.mp4"]);

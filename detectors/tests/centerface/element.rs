@@ -118,7 +118,7 @@ pub fn faces_are_found_in_every_format_and_size(model: &Path) {
     let template = element.pad_template("sink").unwrap();
     let formats = template.caps().structure(0).unwrap().get::<gst::List>("format").unwrap();
     let formats: Vec<String> = formats.iter().map(|format| format.get().unwrap()).collect();
-    assert_eq!(formats.len(), 19);
+    assert_eq!(formats.len(), 23);
     let sizes = [[479, 399], [961, 403], [330, 401], PORTRAIT, [1920, 1600]];
     // Every format with an odd size, and every size.
     let cases = formats.iter().enumerate().map(|(number, format)| (&**format, sizes[number % 3]));

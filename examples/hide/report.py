@@ -1,28 +1,14 @@
 # SPDX-License-Identifier: MPL-2.0
-"""What hide.py says about its results: the seconds of a video that a person has to look at, as a table that boxes_from_file.py
-takes, and the page about all results."""
+"""The seconds of a result that a person has to look at, and a table of them that boxes_from_file.py takes."""
 
 import csv
-import html
 import io
 import math
-import os
-import urllib.parse
 from dataclasses import dataclass, field
 
 from gi.repository import Gst
 
 KINDS = {"lost": "was lost inside the picture", "gap": "has a gap between detections", "first-seen": "begins inside the picture"}
-
-
-def printable(name):
-    """A name on one line, also one that is not UTF-8."""
-    text = os.fspath(name).encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
-    return "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in text)
-
-
-def count(number, noun):
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 @dataclass
@@ -41,6 +27,8 @@ class Doubt:
     boxes: tuple
     brief: bool = False
     detections: int = 0
+    # Its id in the table.
+    number: int = 0
 
     def rank(self):
         """Ascending from the worst on: objects that were detected for a second or more, by kind, those without a cover at the
@@ -49,7 +37,12 @@ class Doubt:
 
     def sentence(self):
         end = "the end" if self.end is None else f"{math.ceil(self.end / 10**8) / 10:.1f} s"
-        return f"{self.start // 10**8 / 10:.1f} s to {end}: {self.label or 'object'} {self.track} {KINDS[self.what]}"
+        return f"{self.start // 10**8 / 10:.1f} s to {end}: {self.label or 'object'} {self.number} {KINDS[self.what]}"
+
+    def box(self):
+        """What is covered in the frame that is shown, as if the object had moved in a straight line."""
+        share = 0 if self.end is None else min(1, max(0, (self.shown - self.start) / max(1, self.end - self.start)))
+        return [round(old + (new - old) * share) for old, new in zip(*self.boxes)]
 
 
 @dataclass
@@ -89,10 +82,9 @@ class Report:
         self.end = now + (length if length != Gst.CLOCK_TIME_NONE else 0)
         previous, self.latest = self.latest, now
         covered = message.get_string("covered")
-        # What on-missing makes of a frame that has lost its detections.
-        self.whole += covered == "frame" and message.get_boolean("missing")[1]
         # With region-mode=outside all of a frame is covered if there is nothing to show.
         is_shown = message.get_double("covered-area")[1] < 0.999
+        self.whole += covered == "frame" or covered != "dropped" and not is_shown
         self.covered += covered in ("regions", "partly") or covered == "outside" and is_shown
         regions = {}
         for region in message.get_value("regions"):
@@ -152,17 +144,19 @@ class Report:
         for number in list(self.tracks):
             self.close(number, None)
         self.doubts.sort(key=lambda doubt: (doubt.start, doubt.track))
+        for number, doubt in enumerate(self.doubts, 1):
+            doubt.number = number
 
     def table(self):
         """A CSV file that boxes_from_file.py takes: two keyframes for each doubt. Times are rounded outwards."""
         text = io.StringIO()
         lines = csv.writer(text, lineterminator="\n")
         lines.writerow("time x y width height label id what".split())
-        for number, doubt in enumerate(self.doubts, 1):
+        for doubt in self.doubts:
             start = doubt.start // 10**6 / 1000
             end = math.ceil(min(self.latest if doubt.end is None else doubt.end, self.latest) / 10**6) / 1000
             for moment, box in zip((start, end) if end > start else (end,), doubt.boxes):
-                lines.writerow((f"{moment:.3f}", *box, doubt.label, number, doubt.what))
+                lines.writerow((f"{moment:.3f}", *box, doubt.label, doubt.number, doubt.what))
         return text.getvalue()
 
     def doubtful_seconds(self):
@@ -173,73 +167,3 @@ class Report:
             total += max(0, end - max(doubt.start, reached))
             reached = max(reached, end)
         return total / Gst.SECOND
-
-
-STYLE = """\
-body { font: 16px/1.4 sans-serif; max-width: 64em; margin: 2em auto; padding: 0 1em; color: #222; background: #fff }
-table { border-collapse: collapse; width: 100% } th, td { text-align: left; vertical-align: top; padding: .3em .8em .3em 0;
-border-bottom: 1px solid #ccc; overflow-wrap: anywhere } .number { text-align: right; white-space: nowrap }
-.look { color: #a00; font-weight: bold } figure { display: inline-block; width: 320px; margin: 0 1em 1em 0; vertical-align: top }
-img { max-width: 100%; display: block } figcaption { font-size: .9em } section { break-inside: avoid-page }
-@media print { body { margin: 0; max-width: none } figure { width: 30%; break-inside: avoid } a { color: inherit } }
-"""
-# Says that a page is of this program, which may replace it.
-GENERATOR = '<meta name="generator" content="cudagaussblur hide.py">'
-EXPLANATION = """\
-<p>Look at every video in which nothing was found before you publish, and at others: what the detector has never found is visible and
-is not in this list.</p>
-"""
-DOUBTS = """\
-<p>At the times below a face or plate may show. A number is one object, as the detector found it. To correct a result, edit the CSV
-file named after it (its lines are boxes of the doubtful seconds: delete those that are covered, move the others to where the face is)
-and run <code>examples/boxes_from_file.py --cover mosaic RESULT CSV CORRECTED.mp4</code>, which leaves out the sound.</p>
-"""
-
-
-def link(path, text):
-    return f'<a href="{urllib.parse.quote(os.fsencode(path))}{text[0]}">{html.escape(text[1])}</a>'
-
-
-def page(entries):
-    """The page about all results, from the lines of the index."""
-    done = [entry for entry in entries if not entry["failure"]]
-    empty, failed = sum(map(is_empty, done)), len(entries) - len(done)
-    doubtful = sum(entry["doubtful"] for entry in done)
-    rows, sections = [], []
-    for number, entry in enumerate(entries):
-        name = printable(entry["result"])
-        if entry["failure"]:
-            rows.append(f'<tr><td>{html.escape(printable(entry["input"]))}</td><td colspan="5" class="look">failed: '
-                        f'{html.escape(entry["failure"])}</td></tr>')
-            continue
-        remarks = [f'<span class="look">{html.escape(note)}</span>' for note in entry["notes"]]
-        if is_empty(entry):
-            remarks.insert(0, '<span class="look">nothing was found: look at it</span>')
-        if entry["doubts"]:
-            remarks.append(f'<a href="#doubts-{number}">{count(len(entry["doubts"]), "doubt")}</a>')
-            sections.append(f'<section id="doubts-{number}"><h2>{link(entry["result"], ("", name))}</h2>\n'
-                            + "\n".join(figure(entry["result"], doubt) for doubt in entry["doubts"]) + "</section>\n")
-        found = "" if entry["objects"] is None else entry["objects"]
-        cells = entry["frames"], f'{entry["seconds"]:.1f} s', found, f'{entry["doubtful"]:.1f} s' if entry["doubtful"] else ""
-        numbers = "".join(f'<td class="number">{cell}</td>' for cell in cells)
-        rows.append(f'<tr><td>{link(entry["result"], ("", name))}</td>{numbers}<td>{"<br>".join(remarks)}</td></tr>')
-    summary = f'{count(len(done), "video")}, {doubtful:.1f} doubtful seconds, nothing found in {empty}, {failed} failed'
-    heads = "".join(f'<th{" class=number" if 0 < column < 5 else ""}>{head}</th>' for column, head in enumerate(
-        ("video", "frames", "length", "objects found", "doubtful", "remarks")))
-    return (f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">{GENERATOR}\n'
-            f"<title>Covered videos</title><style>\n{STYLE}</style></head><body>\n<h1>Covered videos</h1>\n<p>{summary}</p>\n"
-            f"{EXPLANATION}{DOUBTS if sections else ''}<table><thead><tr>{heads}</tr></thead><tbody>\n" + "\n".join(rows)
-            + "\n</tbody></table>\n" + "".join(sections) + "</body></html>\n")
-
-
-def is_empty(entry):
-    """Whether something was searched and nothing was found."""
-    return entry["covered"] == 0
-
-
-def figure(result, doubt):
-    picture = f'<img alt="" src="data:image/jpeg;base64,{doubt["picture"]}">' if doubt["picture"] else ""
-    place = f"#t={doubt['shown'] / Gst.SECOND:.2f}"
-    moment = f'picture at {doubt["shown"] / Gst.SECOND:.1f} s' if picture else "play"
-    text = f'{html.escape(doubt["sentence"])} ({link(result, (place, moment))})'
-    return f"<figure>{picture}<figcaption>{text}</figcaption></figure>"

@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: MPL-2.0
+"""The folder of the results: its index, which videos it has results of, and files that are complete before they get their names."""
+
+import fcntl
+import json
+import os
+import sys
+import tempfile
+
+from .page import GENERATOR, page
+from .terminal import Refused, printable
+
+EXTENSIONS = set(".3g2 .3gp .asf .avi .divx .dv .f4v .flv .m2ts .m4v .mkv .mov .mp4 .mpeg .mpg .mts .mxf .ogv .ts .vob .webm "
+                 ".wmv".split())
+# The index has a line of JSON for each result that was made and for each that failed. The last one of a result counts.
+INDEX, PAGE = "hide-index.jsonl", "report.html"
+KEYS = {"result", "input", "state", "options", "made", "table", "failure"}
+# Prefix of the files that are being written.
+PART = ".hide-"
+UMASK = os.umask(0)
+os.umask(UMASK)
+
+
+def state(path):
+    """The size and the time of a file; None if there is none."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return [status.st_size, status.st_mtime_ns]
+
+
+def is_same(before, now):
+    """Whether a file is as it was. Some disks keep times to two seconds."""
+    return bool(before and now) and before[0] == now[0] and abs(before[1] - now[1]) <= 2 * 10**9
+
+
+class Folder:
+    """The folder of the results, with its index."""
+
+    def __init__(self, path):
+        self.path = path
+        if os.path.lexists(self.inside(PAGE)) and not self.has_own_page():
+            raise Refused(f"{printable(self.inside(PAGE))} is not of this program: move it away, or name another folder with --out")
+        try:
+            os.makedirs(path, exist_ok=True)
+            self.is_new = not os.path.lexists(self.inside(INDEX))
+            flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
+            self.index = open(os.open(self.inside(INDEX), flags, 0o666), "a+", encoding="utf-8", errors="replace")
+            fcntl.flock(self.index, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise Refused(f"another hide.py writes to {printable(path)}: wait for it, or name another folder with --out") \
+                from None
+        except OSError as error:
+            raise Refused(f"{printable(path)} cannot be written ({error.strerror}): name another folder with --out") from None
+        # Of a run that was killed. No other one writes here now.
+        for place, folders, files in os.walk(path):
+            folders[:] = [name for name in folders if not os.path.lexists(os.path.join(place, name, INDEX))]
+            for name in files:
+                if name.startswith(PART) and name.endswith(".part"):
+                    os.unlink(os.path.join(place, name))
+        # By result, the latest line of the index, and the states in which this program has left the result and its table.
+        self.entries, self.made, self.tables = {}, {}, {}
+        self.index.seek(0)
+        lines = self.index.read().split("\n")
+        for line in filter(None, lines):
+            try:
+                entry = json.loads(line)
+                if not KEYS <= set(entry) or os.path.normpath(entry["result"]).startswith(("..", "/")):
+                    raise ValueError
+                self.remember(entry)
+            except (ValueError, KeyError, TypeError, AttributeError):
+                # It was being written when a run was killed.
+                continue
+        if lines[-1]:
+            self.index.write("\n")
+
+    def inside(self, name):
+        return os.path.join(self.path, name)
+
+    def has_own_page(self):
+        try:
+            with open(self.inside(PAGE), encoding="utf-8", errors="replace") as file:
+                return GENERATOR in file.read(1000)
+        except OSError:
+            return False
+
+    def remember(self, entry):
+        if entry["made"]:
+            self.made.setdefault(entry["result"], []).append(entry["made"])
+            self.tables.setdefault(entry["result"], []).append(entry["table"])
+        self.entries[entry["result"]] = entry
+
+    def add(self, entry):
+        self.index.write(json.dumps(entry) + "\n")
+        self.index.flush()
+        os.fsync(self.index.fileno())
+        self.remember(entry)
+
+    def is_own(self, result, name, states):
+        """Whether a file with the name of a result, or of its table, is as this program has left it."""
+        return any(is_same(made, state(self.inside(name))) for made in states.get(result, []))
+
+    def is_done(self, result, video, options):
+        """Whether a result is that of the latest line of the index, or of somebody who has changed it."""
+        entry = self.entries.get(result)
+        is_older = (self.is_own(result, result, self.made)
+                    and not is_same(entry["made"], state(self.inside(result))))
+        return (entry is not None and not entry["failure"] and os.path.isfile(self.inside(result)) and not is_older
+                and entry["options"] == options and is_same(entry["state"], state(video)))
+
+    def write_page(self):
+        """About all results that are in the folder, of whichever run. A folder without any is left as it was found."""
+        if not self.made:
+            if self.is_new:
+                os.unlink(self.inside(INDEX))
+            return
+        entries = [entry for name, entry in sorted(self.entries.items())
+                   if os.path.exists(self.inside(name) if not entry["failure"] else entry["input"])]
+        try:
+            put(write_part(self.inside(PAGE), page(entries)), self.inside(PAGE))
+        except OSError as error:
+            print(f"{printable(self.inside(PAGE))} cannot be written: {error.strerror}", file=sys.stderr)
+
+
+def new_part(path):
+    """A new file beside another one, open, and its name."""
+    descriptor, part = tempfile.mkstemp(prefix=PART, suffix=".part", dir=os.path.dirname(path) or ".")
+    os.chmod(part, 0o666 & ~UMASK)
+    return descriptor, part
+
+
+def put(part, path):
+    """Gives a complete file its name, also if the power fails afterwards."""
+    os.replace(part, path)
+    folder = os.open(os.path.dirname(path) or ".", os.O_RDONLY)
+    os.fsync(folder)
+    os.close(folder)
+
+
+def write_part(path, text):
+    """A new complete file beside another one."""
+    descriptor, part = new_part(path)
+    with open(descriptor, "w", encoding="utf-8", newline="") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    return part
+
+
+def find_videos(arguments, folder):
+    """The videos, each with the path of its result without extension; and sentences about arguments that are none."""
+    videos, refused, skipped, seen = [], [], [], set()
+    results = {os.path.realpath(folder.inside(name)) for name in folder.made if folder.is_own(name, name, folder.made)}
+
+    def add(video, name):
+        if (place := os.path.realpath(video)) not in seen | results:
+            seen.add(place)
+            videos.append((video, os.path.splitext(name)[0]))
+        return True
+
+    for argument in arguments:
+        found = False
+        if os.path.isdir(argument):
+            unreadable = lambda error: refused.append(f"{printable(error.filename)} cannot be read: {error.strerror}")
+            for place, folders, files in os.walk(argument, onerror=unreadable):
+                # Folders with an index are those of results. os.walk follows no links to folders.
+                folders[:] = sorted(name for name in folders if not name.startswith("."))
+                of_results = [name for name in folders if os.path.lexists(os.path.join(place, name, INDEX))]
+                folders[:] = [name for name in folders if name not in of_results]
+                skipped += [os.path.join(place, name) for name in of_results
+                            if not os.path.samefile(os.path.join(place, name), folder.path)]
+                for name in sorted(files):
+                    video = os.path.join(place, name)
+                    if not name.startswith(".") and os.path.splitext(name)[1].lower() in EXTENSIONS and os.path.isfile(video):
+                        found = add(video, os.path.relpath(video, argument))
+            if not found:
+                refused.append(f"{printable(argument)}: no video is in this folder")
+        elif os.path.realpath(argument) in results:
+            refused.append(f"{printable(argument)}: this is a result of an earlier run; name its input")
+        elif os.path.isfile(argument):
+            add(argument, os.path.basename(argument))
+        else:
+            refused.append(f"{printable(argument)}: there is no such file or folder")
+    refused += [f"{printable(place)}: it has results of another run and is not searched; name its files to cover them" for place in skipped]
+    return videos, refused
+
+
+def name_results(videos, folder, extension):
+    """Triples of video, result and bytes. Results keep the folders below that which was searched, and are numbered where two have
+    the same name; a video keeps the result of an earlier run."""
+    before = {entry["input"]: name for name, entry in folder.entries.items() if name.endswith(extension)}
+    # Some disks do not tell letters of different case apart.
+    taken = {name.casefold() for name in before.values()}
+    named = []
+    for video, stem in videos:
+        result = before.get(os.path.realpath(video))
+        number = 1
+        while result is None:
+            name = f"{stem}-{number}{extension}" if number > 1 else stem + extension
+            if name.casefold() not in taken:
+                result = name
+            number += 1
+        taken.add(result.casefold())
+        named.append((video, result, os.stat(video).st_size))
+    return named

@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: MPL-2.0
+"""Which streams and tags of an input its result gets. Whatever it does not get is named here."""
+
+import pathlib
+
+from gi.repository import GLib, Gst, GstPbutils
+
+from .terminal import Interrupted, Refused, count, signals
+
+# Tags that the result gets. Others may show or name what is covered: a cover picture, a comment, the place.
+TAGS = {Gst.TAG_TITLE, Gst.TAG_ARTIST, Gst.TAG_ALBUM, Gst.TAG_DATE, Gst.TAG_DATE_TIME, Gst.TAG_LANGUAGE_CODE, Gst.TAG_BITRATE,
+        Gst.TAG_CODEC, Gst.TAG_VIDEO_CODEC, Gst.TAG_AUDIO_CODEC}
+# Tags that the result needs no more: its pictures are turned, and its streams are new.
+NEEDLESS_TAGS = {Gst.TAG_LANGUAGE_NAME, Gst.TAG_IMAGE_ORIENTATION, Gst.TAG_APPLICATION_NAME, Gst.TAG_TRACK_NUMBER, Gst.TAG_TRACK_COUNT}
+# Bits of a sample by bits of a pixel, where a sample has more than 8; and the pixels that have alpha.
+DEEP, ALPHA = {30: 10, 36: 12, 40: 10, 48: 12, 64: 16}, {32, 40, 48, 64}
+NOTHING = "nothing was decoded in 10 s: it is cut off or damaged; try to play it"
+NO_PICTURES = "it has no pictures, is cut off before the first one, or no decoder for them is installed"
+
+
+class Input:
+    """A file with pictures, and what its result lacks of it."""
+
+    def __init__(self, path):
+        self.uri = pathlib.Path(path).absolute().as_uri()
+        info = self.discover()
+        self.lacking = [detail.split("|")[3] for detail in info.get_missing_elements_installer_details()]
+        streams = info.get_stream_list()
+        videos = [stream for stream in streams if isinstance(stream, GstPbutils.DiscovererVideoInfo)]
+        if not videos and self.lacking:
+            raise Refused(f"GStreamer has no {self.lacking[0]}: on Debian and Ubuntu install gstreamer1.0-libav and "
+                          "gstreamer1.0-plugins-bad")
+        if not videos:
+            raise Refused(NO_PICTURES)
+        self.duration = info.get_duration()
+        # The film, and not its preview.
+        pictures = self.count_pictures() if len(videos) > 1 else {}
+        video = max(videos, key=lambda stream: pictures.get(stream.get_stream_id(), 0))
+        self.video, depth = video.get_stream_id(), video.get_depth()
+        self.bits, self.has_alpha = DEEP.get(depth, 8), depth in ALPHA
+        names = {"audio": "sound", "unknown": "data"}
+        self.streams = {stream.get_stream_id(): names.get(stream.get_stream_type_nick(), stream.get_stream_type_nick())
+                        for stream in streams}
+        self.streams |= {name: f"a second video track of {count(number, 'picture')}" for name, number in pictures.items()}
+        # Demuxers add those of the file to each stream's.
+        tags = set().union(*(tag_names(stream.get_tags()) for stream in (info.get_stream_info(), *streams)))
+        tags = sorted(Gst.tag_get_nick(name) for name in tags - TAGS - NEEDLESS_TAGS)
+        self.others = ["chapters"] * bool(info.get_toc()) + [f"tags ({', '.join(tags)})"] * bool(tags)
+
+    def discover(self):
+        """What GStreamer finds in the file."""
+        discoverer, found = GstPbutils.Discoverer.new(10 * Gst.SECOND), []
+        handler = discoverer.connect("discovered", lambda _, info, error: found.append((info, error)))
+        discoverer.start()
+        discoverer.discover_uri_async(self.uri)
+        # For signals.
+        GLib.timeout_add(100, lambda: not found and not signals)
+        while not found and not signals:
+            GLib.MainContext.default().iteration(True)
+        discoverer.stop()
+        discoverer.disconnect(handler)
+        if signals:
+            raise Interrupted
+        info, error = found[0]
+        result = GstPbutils.DiscovererResult
+        if info.get_result() == result.ERROR:
+            raise Refused("it is not a video, or it is damaged from the first byte on: try to play it"
+                          if error.code in (Gst.StreamError.TYPE_NOT_FOUND, Gst.StreamError.WRONG_TYPE) else NO_PICTURES)
+        # decodebin may lose the error of a demuxer that finds nothing in a file that is cut off.
+        if info.get_result() in (result.TIMEOUT, result.BUSY):
+            raise Refused(NOTHING)
+        return info
+
+    def count_pictures(self):
+        """The number of pictures of each video track."""
+        pictures = {}
+        pipeline = Gst.parse_launch("urisourcebin name=source ! parsebin name=parse")
+        pipeline.get_by_name("source").set_property("uri", self.uri)
+
+        def add(_, pad):
+            sink = Gst.ElementFactory.make("fakesink")
+            sink.set_property("sync", False)
+            sink.set_property("async", False)
+            pipeline.add(sink)
+            sink.sync_state_with_parent()
+            pad.link(sink.get_static_pad("sink"))
+            caps = pad.get_current_caps() or pad.query_caps()
+            if caps.get_size() and caps.get_structure(0).get_name().startswith(("video/", "image/")):
+                name = pad.get_stream_id()
+                pictures[name] = 0
+                pad.add_probe(Gst.PadProbeType.BUFFER, count_one, name)
+
+        def count_one(_, info, name):
+            pictures[name] += 1
+            return Gst.PadProbeReturn.OK
+
+        pipeline.get_by_name("parse").connect("pad-added", add)
+        pipeline.set_state(Gst.State.PLAYING)
+        while not signals:
+            kinds = Gst.MessageType.EOS | Gst.MessageType.ERROR
+            if pipeline.get_bus().timed_pop_filtered(Gst.SECOND // 10, kinds):
+                break
+        pipeline.set_state(Gst.State.NULL)
+        if len(pictures) < 2:
+            raise Refused("it has several video tracks, and which one is the film is not clear: copy that one to a file of its own")
+        return pictures
+
+    def left_out(self, kept):
+        """The sentence about what is not in a result with these streams: a list of one or none."""
+        lacks = [kind for name, kind in self.streams.items() if name not in kept and kind != "container"]
+        lacks = [f"{kind} ({lacks.count(kind)} streams)" if lacks.count(kind) > 1 else kind for kind in dict.fromkeys(lacks)]
+        lacks += self.others + [f"a stream for which GStreamer has no {name}" for name in self.lacking]
+        return [f"left out: {', '.join(lacks)}"] if lacks else []
+
+
+def tag_names(tags):
+    """Names of tags but of those that describe how a stream is encoded."""
+    names = (tags.nth_tag_name(number) for number in range(tags.n_tags())) if tags else ()
+    return {name for name in names if Gst.tag_get_flag(name) == Gst.TagFlag.META}

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: MPL-2.0
+"""The page about all results."""
+
+import html
+import os
+import urllib.parse
+
+from gi.repository import Gst
+
+from .terminal import count, printable
+
+STYLE = """\
+body { font: 16px/1.4 sans-serif; max-width: 64em; margin: 2em auto; padding: 0 1em; color: #222; background: #fff }
+table { border-collapse: collapse; width: 100% } th, td { text-align: left; vertical-align: top; padding: .3em .8em .3em 0;
+border-bottom: 1px solid #ccc; overflow-wrap: anywhere } .number { text-align: right; white-space: nowrap }
+.look { color: #a00; font-weight: bold } figure { display: inline-block; width: 30em; max-width: 100%; margin: 0 1em 1em 0;
+vertical-align: top } .picture { position: relative; overflow: hidden } img { width: 100%; display: block } .picture i { position: absolute;
+border: 2px solid #f00; outline: 1px solid #fff } figcaption { font-size: .9em } section { break-inside: avoid-page }
+@media print { body { margin: 0; max-width: none } figure { width: 30%; break-inside: avoid } a { color: inherit } }
+"""
+# Says that a page is of this program, which may replace it.
+GENERATOR = '<meta name="generator" content="cudagaussblur hide.py">'
+EXPLANATION = """\
+<p>Look at every video in which nothing was found before you publish, and at others: what the detector has never found is visible and
+is not in this list.</p>
+"""
+DOUBTS = """\
+<p>At the times below a face or plate may show. The red box is where the cover ended or began, or between both. To correct a result,
+edit the CSV file named after it, which has the same numbers as ids: delete the lines of what is covered, move the other boxes to where
+the face is, and run <code>examples/boxes_from_file.py --cover mosaic RESULT CSV CORRECTED.mp4</code>.</p>
+"""
+
+
+def link(path, text):
+    return f'<a href="{urllib.parse.quote(os.fsencode(path))}{text[0]}">{html.escape(text[1])}</a>'
+
+
+def page(entries):
+    """The page about all results, from the lines of the index."""
+    done = [entry for entry in entries if not entry["failure"]]
+    empty, failed = sum(map(is_empty, done)), len(entries) - len(done)
+    doubtful = sum(entry["doubtful"] for entry in done)
+    rows, sections = [], []
+    for number, entry in enumerate(entries):
+        name = printable(entry["result"])
+        if entry["failure"]:
+            rows.append(f'<tr><td>{html.escape(printable(entry["input"]))}</td><td colspan="5" class="look">failed: '
+                        f'{html.escape(entry["failure"])}</td></tr>')
+            continue
+        remarks = [f'<span class="look">{html.escape(note)}</span>' for note in entry["notes"]]
+        if is_empty(entry):
+            remarks.insert(0, '<span class="look">nothing was found: look at it</span>')
+        if entry["doubts"]:
+            remarks.append(f'<a href="#doubts-{number}">{count(len(entry["doubts"]), "doubt")}</a>')
+            sections.append(f'<section id="doubts-{number}"><h2>{link(entry["result"], ("", name))}</h2>\n'
+                            + "\n".join(figure(entry["result"], doubt) for doubt in entry["doubts"]) + "</section>\n")
+        found = "" if entry["objects"] is None else entry["objects"]
+        cells = entry["frames"], f'{entry["seconds"]:.1f} s', found, f'{entry["doubtful"]:.1f} s' if entry["doubtful"] else ""
+        numbers = "".join(f'<td class="number">{cell}</td>' for cell in cells)
+        rows.append(f'<tr><td>{link(entry["result"], ("", name))}</td>{numbers}<td>{"<br>".join(remarks)}</td></tr>')
+    summary = f'{count(len(done), "video")}, {doubtful:.1f} doubtful seconds, nothing found in {empty}, {failed} failed'
+    heads = "".join(f'<th{" class=number" if 0 < column < 5 else ""}>{head}</th>' for column, head in enumerate(
+        ("video", "frames", "length", "objects found", "doubtful", "remarks")))
+    return (f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">{GENERATOR}\n'
+            f"<title>Covered videos</title><style>\n{STYLE}</style></head><body>\n<h1>Covered videos</h1>\n<p>{summary}</p>\n"
+            f"{EXPLANATION}{DOUBTS if sections else ''}<table><thead><tr>{heads}</tr></thead><tbody>\n" + "\n".join(rows)
+            + "\n</tbody></table>\n" + "".join(sections) + "</body></html>\n")
+
+
+def is_empty(entry):
+    """Whether something was searched and nothing was found."""
+    return entry["covered"] == 0
+
+
+def figure(result, doubt):
+    picture = ""
+    if doubt["picture"]:
+        place = "; ".join(f"{side}: {100 * share:.2f}%" for side, share in zip(("left", "top", "width", "height"), doubt["box"]))
+        picture = f'<div class="picture"><img alt="" src="data:image/jpeg;base64,{doubt["picture"]}"><i style="{place}"></i></div>'
+    place = f"#t={doubt['shown'] / Gst.SECOND:.2f}"
+    moment = f'picture at {doubt["shown"] / Gst.SECOND:.1f} s' if picture else "play"
+    text = f'{html.escape(doubt["sentence"])} ({link(result, (place, moment))})'
+    return f"<figure>{picture}<figcaption>{text}</figcaption></figure>"

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: MPL-2.0
+"""Plays a pipeline to its end, or says why that cannot be done."""
+
+import sys
+import threading
+import time
+
+from gi.repository import Gst
+
+from .terminal import Full, Interrupted, Refused, signals
+
+
+class Stuck(Refused):
+    """An element never returns. What is played after it might be as stuck, and the program cannot end by itself."""
+
+
+# Threads that stop a pipeline.
+stopping = []
+
+
+def is_stuck():
+    return any(thread.is_alive() for thread in stopping)
+
+
+def play(pipeline, each=lambda message: None, stalled=lambda: (120, "no frame came for 120 s")):
+    """Plays to the end and calls `each` with every message, and with None if a tenth of a second brings none. It returns how many
+    frames have come. If that number does not grow for as many seconds as `stalled` says, its sentence is raised."""
+    heard, frames, bus = time.monotonic(), None, pipeline.get_bus()
+    pipeline.set_state(Gst.State.PLAYING)
+    try:
+        while True:
+            message = bus.timed_pop(Gst.SECOND // 10)
+            if signals:
+                raise Interrupted
+            if message is not None and message.type == Gst.MessageType.EOS:
+                return
+            if message is not None and message.type == Gst.MessageType.ERROR:
+                raise failure(message)
+            before, frames = frames, each(message)
+            patience, sentence = stalled()
+            if frames != before:
+                heard = time.monotonic()
+            elif time.monotonic() - heard > patience:
+                raise Refused(sentence)
+    finally:
+        # An element that never returns would let this program wait for ever.
+        stopping[:] = [threading.Thread(target=pipeline.set_state, args=[Gst.State.NULL], daemon=True)]
+        stopping[0].start()
+        stopping[0].join(2 if signals else 10)
+        if is_stuck() and not signals:
+            raise Stuck(f"{sys.exc_info()[1]}; nor does it stop, so that this program ends")
+
+
+def failure(message):
+    """An error of GStreamer as a sentence."""
+    error = message.parse_error()[0]
+    text = error.message.strip().rstrip(".")
+    if (error.domain, error.code) == ("gst-resource-error-quark", Gst.ResourceError.NO_SPACE_LEFT):
+        return Full()
+    if message.src.get_name() == "detector":
+        return Refused(f"the detector has failed, which says nothing about this file: {text}")
+    if error.domain == "gst-stream-error-quark":
+        return Refused(f"it cannot be read to the end ({text}): it is damaged, or needs another decoder; try to play it")
+    return Refused(text)

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: MPL-2.0
+"""What the user reads while the program runs: sentences, failures and a line of progress."""
+
+import os
+import shutil
+import signal
+import sys
+import time
+
+# Signals that came. They end the batch.
+signals = []
+
+
+class Refused(Exception):
+    """A sentence for the user: about one file, or, while the program starts, about all."""
+
+
+class Full(Refused):
+    """The disk of the results is full."""
+
+
+class Interrupted(Exception):
+    """A signal ends the batch."""
+
+
+def on_signal(number, _):
+    signals.append(number)
+    # A second one ends the program at once.
+    signal.signal(number, signal.SIG_DFL)
+
+
+def printable(name):
+    """A name on one line, also one that is not UTF-8."""
+    text = os.fspath(name).encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    return "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in text)
+
+
+def count(number, noun):
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def shortened(text, width):
+    """The text with its middle left out if it is longer."""
+    return text if len(text) <= width else text[:width // 3] + "…" + text[len(text) - (width - width // 3 - 1):]
+
+
+class Terminal:
+    """Sentences on standard output, failures on standard error; and the progress of the batch: a line that changes on a terminal,
+    elsewhere one in ten seconds."""
+
+    def __init__(self):
+        self.is_live = sys.stderr is not None and sys.stderr.isatty()
+        self.shown = self.started = time.monotonic()
+        # Bytes of the inputs: of all that are not done when the batch begins, and of those done since.
+        self.total = self.done = 0
+
+    @staticmethod
+    def write(stream, text):
+        try:
+            stream.write(text)
+            stream.flush()
+        except (OSError, ValueError, AttributeError):
+            # Nobody reads it any more. The results still count.
+            pass
+
+    def say(self, text, is_failure=False):
+        if self.is_live:
+            self.write(sys.stderr, "\r\x1b[K")
+        self.write(sys.stderr if is_failure else sys.stdout, text + "\n")
+
+    def progress(self, before, name="", after="", current=0, at_once=False):
+        """Shows the three texts. `name` is shortened if the line is too narrow. `current`: how many bytes of the current input are
+        done, as the time in the video says."""
+        now = time.monotonic()
+        if not at_once and now - self.shown < (0.2 if self.is_live else 10):
+            return
+        self.shown = now
+        share = min(1, (self.done + current) / self.total) if self.total else 0
+        if share and now - self.started > 2:
+            left = (now - self.started) * (1 / share - 1)
+            left = f"{left:.0f} s" if left < 100 else f"{left / 60:.0f} min" if left < 6000 else f"{left / 3600:.1f} h"
+            before = f"{100 * share:.0f} %, {left} left; {before}"
+        if not self.is_live:
+            self.write(sys.stderr, before + name + after + "\n")
+            return
+        bar = f"[{'#' * int(share * 10):.<10}] "
+        room = shutil.get_terminal_size().columns - 1 - len(bar + before + after)
+        self.write(sys.stderr, f"\r{bar}{before}{shortened(name, max(8, room))}{after}\x1b[K")
