@@ -12,7 +12,7 @@ from .folder import PAGE, Folder, find_videos, name_results
 from .jobs import JOBS, Setup
 from .options import parse_arguments
 from .page import is_empty
-from .play import is_stuck
+from .play import Stuck, is_stuck
 from .terminal import Interrupted, Refused, Terminal, count, on_signal, printable, signals
 
 
@@ -68,6 +68,8 @@ def run():
             terminal.say(sentence, True)
         named = name_results(videos, folder, setup.extension)
         done, refused = Batch(setup, options, folder, terminal, named, arguments.force).run(named)
+    except Stuck:
+        return 1
     except Refused as error:
         terminal.say(str(error), True)
         return 1

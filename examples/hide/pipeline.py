@@ -214,9 +214,9 @@ class Work:
 
     def remarks(self):
         """How the pictures of the result differ from the input's, besides the covers."""
-        notes, latest, back = [], 0, 0
+        notes, latest, back = [], -1, 0
         for time in self.pushed:
-            back, latest = back + (time < latest), max(latest, time)
+            back, latest = back + (time <= latest), max(latest, time)
         if self.input.has_alpha:
             notes.append("transparent parts are black, as players show them")
         if self.bits < self.input.bits:
@@ -227,7 +227,7 @@ class Work:
         if whole - end > max(min(2 * Gst.SECOND, whole // 20), Gst.SECOND // 5):
             notes.append(f"only {end / Gst.SECOND:.1f} s of {whole / Gst.SECOND:.1f} s have pictures: is it complete?")
         if back:
-            notes.append(f"{count(back, 'frame')} begin before the one that precedes them: players leave some of them out")
+            notes.append(f"{count(back, 'frame')} with timestamps that do not increase: players leave them out")
         if self.report.whole:
             notes.append(f"{count(self.report.whole, 'frame')} are covered as a whole")
         return notes

@@ -64,6 +64,15 @@ pub fn sound(file: &Path) -> (f64, f64) {
     (count / 8000.0, amplitudes.sum::<f64>() / 32768.0 / count.max(1.0))
 }
 
+/// When the sound of a file becomes loud, in seconds from the start of the file.
+pub fn sound_begins(file: &Path) -> Option<f64> {
+    let elements = "audioconvert ! audioresample ! audio/x-raw,format=S16LE,rate=48000,channels=1";
+    decode(file, elements).into_iter().find_map(|(time, bytes)| {
+        let mut samples = bytes.as_chunks().0.iter().map(|sample| i16::from_le_bytes(*sample));
+        samples.position(|sample| sample.unsigned_abs() > 8000).map(|place| time + place as f64 / 48000.)
+    })
+}
+
 /// The number of streams of video and of sound in an MP4 file, each of which has a box with its handler's type.
 pub fn streams(file: &Path) -> [usize; 2] {
     let bytes = std::fs::read(file).unwrap();

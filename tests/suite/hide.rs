@@ -8,8 +8,11 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
+use gst::prelude::*;
+
 use super::examples::{Workspace, has_detectors};
 use crate::common::media;
+use crate::common::pipes::pipeline;
 
 /// Exit status, standard output and standard error of hide.py.
 fn hide(workspace: &Workspace, arguments: &str) -> (i32, String, String) {
@@ -322,4 +325,191 @@ pipeline.set_state(Gst.State.NULL)
         let has = |part: &[u8]| bytes.windows(part.len()).any(|window| window == part);
         assert_eq!((has(picture), has(b"Blumenfest")), (has_picture, true), "{file}");
     }
+}
+
+/// Plays to the end.
+fn play(pipeline: &gst::Bin) {
+    pipeline.set_state(gst::State::Playing).unwrap();
+    let kinds = [gst::MessageType::Eos, gst::MessageType::Error];
+    let end = pipeline.bus().unwrap().timed_pop_filtered(gst::ClockTime::from_seconds(60), &kinds).unwrap();
+    assert_eq!(end.type_(), gst::MessageType::Eos, "{end:?}");
+    pipeline.set_state(gst::State::Null).unwrap();
+}
+
+/// Writes a file with a chapter named Anna, which `gst-launch-1.0` cannot.
+fn write_chapters(file: &Path) {
+    let mut entry = gst::TocEntry::new(gst::TocEntryType::Edition, "edition");
+    let mut chapter = gst::TocEntry::new(gst::TocEntryType::Chapter, "chapter");
+    let mut tags = gst::TagList::new();
+    tags.get_mut().unwrap().add::<gst::tags::Title>(&"Anna", gst::TagMergeMode::Replace);
+    chapter.get_mut().unwrap().set_tags(tags);
+    chapter.get_mut().unwrap().set_start_stop_times(0, 1_000_000_000);
+    entry.get_mut().unwrap().append_sub_entry(chapter);
+    let mut toc = gst::Toc::new(gst::TocScope::Global);
+    toc.get_mut().unwrap().append_entry(entry);
+    let pipeline = pipeline(&format!(
+        "videotestsrc num-buffers=5 ! video/x-raw,format=I420 ! x264enc ! matroskamux name=mux ! filesink location={}",
+        file.display()
+    ));
+    let mux = pipeline.by_name("mux").unwrap().dynamic_cast::<gst::TocSetter>().unwrap();
+    mux.set_toc(Some(&toc));
+    play(&pipeline);
+}
+
+/// Writes a file of 20 frames of which the fifteenth and three more have times that came before.
+fn write_steps(file: &Path) {
+    let pipeline = pipeline(&format!(
+        "appsrc name=source format=time caps=video/x-raw,format=I420,width=64,height=48,framerate=10/1 ! jpegenc ! \
+         matroskamux ! filesink location={}",
+        file.display()
+    ));
+    let source = pipeline.by_name("source").unwrap().downcast::<gst_app::AppSrc>().unwrap();
+    pipeline.set_state(gst::State::Playing).unwrap();
+    for frame in 0..20 {
+        let mut buffer = gst::Buffer::from_mut_slice(vec![128; 64 * 48 * 3 / 2]);
+        let buffer_ref = buffer.get_mut().unwrap();
+        buffer_ref.set_pts(gst::ClockTime::from_mseconds(100 * if frame < 14 { frame } else { frame - 4 }));
+        buffer_ref.set_duration(gst::ClockTime::from_mseconds(100));
+        source.push_buffer(buffer).unwrap();
+    }
+    source.end_of_stream().unwrap();
+    play(&pipeline);
+}
+
+/// Whatever of an input is not in its result is in the sentence about it.
+#[test]
+fn what_a_result_lacks_is_said() {
+    let workspace = Workspace::new("hide-lacks");
+    let encode = "video/x-raw,format=I420,width=64,height=48,framerate=30/1 ! x264enc ! h264parse ! queue";
+    let deep = "video/x-raw,format=I420_10LE,width=64,height=48,framerate=10/1,colorimetry=bt2100-pq";
+    workspace.write("words.srt", "1\n00:00:00,000 --> 00:00:00,200\nAnna\n");
+    // Of colour and transparent; below it white and opaque.
+    workspace.shell(&format!(
+        "mkdir in
+         launch() {{ gst-launch-1.0 -q \"$@\"; }}
+         launch videotestsrc num-buffers=5 pattern=solid-color foreground-color=0x000adc0a ! \
+             video/x-raw,format=RGBA,width=64,height=48,framerate=10/1 ! videobox bottom=-48 border-alpha=1 fill=white ! \
+             pngenc ! qtmux ! filesink location=in/alpha.mov
+         launch videotestsrc num-buffers=5 ! {encode} ! matroskamux name=mux ! filesink location=in/words.mkv \
+             filesrc location=words.srt ! subparse ! mux.
+         launch videotestsrc num-buffers=1 pattern=white ! {encode} ! mux. videotestsrc num-buffers=30 pattern=black ! \
+             {encode} ! matroskamux name=mux ! filesink location=in/preview.mkv
+         launch videotestsrc num-buffers=120 ! {encode} ! matroskamux ! filesink location=whole.mkv
+         head -c $(($(stat -c %s whole.mkv) / 2)) whole.mkv >in/half.mkv
+         launch videotestsrc num-buffers=5 ! {encode} ! taginject tags='comment=(string)Anna,language-code=(string)de' ! \
+             qtmux ! filesink location=in/comment.mov
+         launch videotestsrc num-buffers=5 ! {deep} ! x265enc log-level=none ! h265parse ! mp4mux ! filesink location=in/deep.mp4
+         launch videotestsrc num-buffers=5 ! {encode} ! mp4mux ! filesink location=plain.mp4
+         head -c 700 plain.mp4 >in/cut.mp4"
+    ));
+    write_chapters(&workspace.0.join("in/chapters.mkv"));
+    write_steps(&workspace.0.join("in/steps.mkv"));
+
+    let (status, stdout, stderr) = hide(&workspace, "in --out=out --hide=everything --sigma=0");
+    let expected = "\
+in/alpha.mov: 5 frames; transparent parts are black, as players show them
+in/chapters.mkv: 5 frames; left out: chapters
+in/comment.mov: 5 frames; left out: tags (comment)
+in/deep.mp4: 5 frames; 10 bits are kept, in H.265, which some browsers do not play
+in/preview.mkv: 30 frames; left out: a second video track of 1 picture
+in/steps.mkv: 20 frames; 4 frames with timestamps that do not increase: players leave them out
+in/words.mkv: 5 frames; left out: subtitles
+8 videos in out; look at out/report.html
+";
+    // How many frames are in half of a file depends on the encoder.
+    let (half, others): (Vec<_>, Vec<_>) =
+        stdout.split_inclusive('\n').partition(|line| line.starts_with("in/half.mkv: "));
+    assert_eq!((status, &others.concat()[..]), (1, expected), "{stderr}");
+    assert!(half.len() == 1 && half[0].ends_with(" s of 4.0 s have pictures: is it complete?\n"), "{half:?}");
+    assert!(
+        stderr.contains("\nin/cut.mp4: it has no pictures, is cut off")
+            || stderr.contains("\nin/cut.mp4: nothing was decoded in 10 s"),
+        "{stderr}"
+    );
+    let out = workspace.0.join("out");
+    let [alpha, preview] = ["alpha.mp4", "preview.mp4"].map(|name| media::frames(&out.join(name), ""));
+    assert!(alpha[4][..64 * 40].iter().all(|grey| *grey < 30), "{:?}", alpha[4]);
+    assert!(alpha[4][64 * 56..].iter().all(|grey| *grey > 220), "{:?}", alpha[4]);
+    // The film is black, its preview white.
+    assert!(preview.len() == 30 && preview.iter().all(|frame| frame.iter().all(|grey| *grey < 40)));
+    for (name, anna) in [("comment.mp4", b"Anna"), ("chapters.mp4", b"Anna"), ("words.mp4", b"Anna")] {
+        let bytes = fs::read(out.join(name)).unwrap();
+        assert!(!bytes.windows(4).any(|window| window == anna), "{name}");
+    }
+    let caps = workspace.stdout("gst-launch-1.0 -v filesrc location=out/deep.mp4 ! decodebin ! fakesink");
+    assert!(caps.contains("format=(string)I420_10LE") && caps.contains("colorimetry=(string)bt2100-pq"), "{caps}");
+}
+
+/// Encoders put up to 33 ms before the sound, of which a result has none.
+#[test]
+fn sound_that_is_encoded_is_not_late() {
+    let workspace = Workspace::new("hide-sound");
+    // Silence for half a second, then a tone.
+    workspace.shell(
+        "gst-launch-1.0 -q videotestsrc num-buffers=30 ! video/x-raw,format=I420,framerate=30/1 ! x264enc ! queue ! avimux name=mux ! \
+         filesink location=a.avi concat name=all ! queue ! mux. \
+         audiotestsrc wave=silence num-buffers=24 samplesperbuffer=1000 ! audio/x-raw,format=S16LE,rate=48000,channels=1 ! all. \
+         audiotestsrc freq=3000 num-buffers=24 samplesperbuffer=1000 ! audio/x-raw,format=S16LE,rate=48000,channels=1 ! all.",
+    );
+    let (status, stdout, stderr) = hide(&workspace, "a.avi --out=out --hide=everything");
+    assert_eq!(status, 0, "{stdout}{stderr}");
+    for file in ["a.avi", "out/a.mp4"] {
+        let begins = media::sound_begins(&workspace.0.join(file)).unwrap();
+        assert!((begins - 0.5).abs() < 0.003, "{file}: {begins}");
+    }
+}
+
+/// A detector that fails or never returns is named, and what is done is kept.
+#[test]
+fn a_detector_that_fails_or_hangs_is_named() {
+    let workspace = Workspace::new("hide-hang");
+    if workspace.outcome(workspace.command("scripts/python numpy,gi -- -c 1")).0 != 0 {
+        return;
+    }
+    workspace.write_clip([64, 48], "bar", 20);
+    // In place of LiteRT. The first search is the element's, the next ones those of hide.py's test frames.
+    workspace.write(
+        "interpreter.py",
+        "import os, time
+import numpy
+class Interpreter:
+    searches = 0
+    def __init__(self, *_, **__): pass
+    def allocate_tensors(self): pass
+    def set_tensor(self, *_): pass
+    def get_input_details(self): return [dict(index=0, shape=[1, 144, 256, 3])]
+    def get_output_details(self): return [dict(index=0)]
+    def get_tensor(self, _): return numpy.zeros((1, 144, 256, 1), numpy.float32)
+    def invoke(self):
+        self.searches += 1
+        if self.searches > 8:
+            open('reached', 'w').close()
+            if 'HANGS' in os.environ: time.sleep(10**6)
+            raise RuntimeError('it ran out of memory')
+",
+    );
+    workspace.shell(
+        "version=$($ROOT/scripts/python numpy,gi -- -c 'import sys; print(\"{}.{}\".format(*sys.version_info))')
+         mkdir -p runtime-python$version/ai_edge_litert; mv interpreter.py runtime-python$version/ai_edge_litert
+         touch runtime-python$version/ai_edge_litert/__init__.py selfie_segmentation_landscape.tflite"
+            .replace("$ROOT", env!("CARGO_MANIFEST_DIR"))
+            .as_str(),
+    );
+    let arguments = "hide.py --backend=cpu input.mp4 --out=out --hide=people";
+    workspace.says(&format!(
+        "CUDAGAUSSBLUR_MODELS=$PWD {arguments} =! \
+         …input.mp4: the detector has failed, which says nothing about this file: the model failed: it ran out of memory"
+    ));
+    workspace.shell("rm reached");
+    let mut command = workspace.command(&format!("HANGS=1 CUDAGAUSSBLUR_MODELS=$PWD {arguments}"));
+    let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let end = Instant::now() + Duration::from_secs(600);
+    while !workspace.has("reached") {
+        assert!(Instant::now() < end, "the detector does not hang");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    workspace.shell(&format!("kill -TERM {}", child.id()));
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(143), "{output:?}");
+    assert_eq!(names(&workspace.0.join("out")).iter().filter(|name| name.contains("mp4")).count(), 0);
 }
