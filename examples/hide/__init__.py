@@ -5,6 +5,7 @@
     report      what is doubtful in one result
     page        report.html, about all results
     folder      the folder of the results: its index, and files that are complete before they get their names
+    play        plays a pipeline to its end
     inputs      which streams and tags of an input its result gets, and a remark about each that it does not get
     jobs        what can be hidden: the elements that do it, and the encoder
     pipeline    covers one file

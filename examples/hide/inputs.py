@@ -5,6 +5,7 @@ import pathlib
 
 from gi.repository import GLib, Gst, GstPbutils
 
+from .play import play
 from .terminal import Interrupted, Refused, count, signals
 
 # Tags that the result gets. Others may show or name what is covered: a cover picture, a comment, the place.
@@ -32,7 +33,7 @@ class Input:
                           "gstreamer1.0-plugins-bad")
         if not videos:
             raise Refused(NO_PICTURES)
-        self.duration = info.get_duration()
+        self.duration = info.get_duration() if info.get_duration() != Gst.CLOCK_TIME_NONE else 0
         # The film, and not its preview.
         pictures = self.count_pictures() if len(videos) > 1 else {}
         video = max(videos, key=lambda stream: pictures.get(stream.get_stream_id(), 0))
@@ -73,34 +74,30 @@ class Input:
 
     def count_pictures(self):
         """The number of pictures of each video track."""
-        pictures = {}
-        pipeline = Gst.parse_launch("urisourcebin name=source ! parsebin name=parse")
+        pictures, pipeline = {}, Gst.parse_launch("urisourcebin name=source ! parsebin name=parse")
         pipeline.get_by_name("source").set_property("uri", self.uri)
 
         def add(_, pad):
             sink = Gst.ElementFactory.make("fakesink")
-            sink.set_property("sync", False)
             sink.set_property("async", False)
             pipeline.add(sink)
             sink.sync_state_with_parent()
             pad.link(sink.get_static_pad("sink"))
-            caps = pad.get_current_caps() or pad.query_caps()
-            if caps.get_size() and caps.get_structure(0).get_name().startswith(("video/", "image/")):
-                name = pad.get_stream_id()
-                pictures[name] = 0
-                pad.add_probe(Gst.PadProbeType.BUFFER, count_one, name)
+            caps = (pad.get_current_caps() or pad.query_caps()).to_string()
+            if caps.startswith(("video/", "image/")):
+                pictures[pad.get_stream_id()] = 0
+                pad.add_probe(Gst.PadProbeType.BUFFER, count_one)
 
-        def count_one(_, info, name):
-            pictures[name] += 1
+        def count_one(pad, _):
+            pictures[pad.get_stream_id()] += 1
             return Gst.PadProbeReturn.OK
 
         pipeline.get_by_name("parse").connect("pad-added", add)
-        pipeline.set_state(Gst.State.PLAYING)
-        while not signals:
-            kinds = Gst.MessageType.EOS | Gst.MessageType.ERROR
-            if pipeline.get_bus().timed_pop_filtered(Gst.SECOND // 10, kinds):
-                break
-        pipeline.set_state(Gst.State.NULL)
+        try:
+            play(pipeline, lambda _: sum(pictures.values()))
+        except Refused:
+            # What comes before the damage is as long in each track.
+            pass
         if len(pictures) < 2:
             raise Refused("it has several video tracks, and which one is the film is not clear: copy that one to a file of its own")
         return pictures

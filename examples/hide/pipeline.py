@@ -7,7 +7,7 @@ import os
 from gi.repository import GLib, Gst, GstVideo
 
 from .inputs import NOTHING, NO_PICTURES, TAGS, Input
-from .jobs import QUEUE
+from .jobs import DEEP_ENCODERS, QUEUE
 from .play import Stuck, play
 from .report import Report
 from .terminal import Full, Refused, count
@@ -49,13 +49,13 @@ class Work:
         # Streams of the input that are in the result; what they lack is no news if the user wants none.
         self.kept = {name for name, kind in input.streams.items() if kind == "sound" and not setup.sound}
         self.has_sound = False
-        # Frames that were decoded; that the detector received and returned; and that were encoded.
-        self.decoded = self.searching = self.searched = self.encoded = 0
+        # Frames that were read; that are to be covered; that the detector received and returned; and that were encoded.
+        self.read = self.decoded = self.searching = self.searched = self.encoded = 0
         # Width and height of the frames that the blur has pushed, of those that the encoder has received and is to receive.
         self.size = self.encoded_size = self.next_size = None
         # Timestamps of the frames that left the blur, and of those that it posted a message about.
         self.pushed, self.posted = [], []
-        self.bits = min(input.bits, 10) if encoder in setup.deep_encoders else 8
+        self.bits = min(input.bits, 10) if encoder in DEEP_ENCODERS else 8
         format = "I420_10LE" if self.bits == 10 else "I420"
         # uridecodebin decodes down to these formats, and no stream, such as subtitles, that comes to none of them.
         formats = ["video/x-raw(ANY)"] + (["audio/x-raw(ANY)", *copied] if with_sound else [])
@@ -72,6 +72,7 @@ class Work:
         self.watch_events(self.video.get_static_pad("sink"))
         self.watch_events(self.pipeline.get_by_name("encoder").get_static_pad("sink"), self.check_size)
         self.watch("encoder", "sink", lambda buffer: setattr(self, "encoded_size", self.next_size))
+        self.watch("video", "sink", self.count_up("read"))
         self.watch("head", "src", self.count_up("decoded"))
         if self.pipeline.get_by_name("detector"):
             self.watch("detector", "sink", self.count_up("searching"))
@@ -218,7 +219,8 @@ class Work:
         for time in self.pushed:
             back, latest = back + (time <= latest), max(latest, time)
         if self.input.has_alpha:
-            notes.append("transparent parts are black, as players show them")
+            notes.append("transparent parts are black, as players show them" + (
+                f"; {count(self.read, 'frame')} became {self.decoded} of a constant rate" if self.read != self.decoded else ""))
         if self.bits < self.input.bits:
             notes.append(f"its samples have {self.input.bits} bits, those of the result {self.bits}")
         elif self.bits > 8:
