@@ -80,7 +80,7 @@ pub fn run(steps: &[Step], surroundings: &Surroundings, totals: &mut Totals) -> 
         let start = life.set("backend", surroundings.backend);
         let result =
             start.and_then(|()| steps.iter().try_for_each(|step| life.execute(step))).and_then(|()| life.end());
-        let abandoned = life.element.property::<gst::Structure>("stats").get::<u64>("frames-abandoned").unwrap();
+        let abandoned = life.abandoned;
         life.totals.into_iter().for_each(|(name, count)| *totals.entry(name).or_default() += count);
         let weak = life.element.downgrade();
         let has_stopped = life.element.set_state(gst::State::Null).is_ok();
@@ -178,6 +178,8 @@ struct Life<'a> {
     /// The timestamps of frames that were dropped because they are late.
     late: VecDeque<Option<gst::ClockTime>>,
     frames: u64,
+    /// Frames whose memory the element says that it has leaked. It counts them anew from each start on.
+    abandoned: u64,
     judge: Judge,
     memories: Arc<()>,
     totals: Totals,
@@ -229,6 +231,7 @@ impl<'a> Life<'a> {
             said: VecDeque::new(),
             late: VecDeque::new(),
             frames: 0,
+            abandoned: 0,
             judge: Judge::default(),
             memories,
             totals: Totals::new(),
@@ -434,6 +437,7 @@ impl<'a> Life<'a> {
         if self.call(|_, element| element.set_state(state)).is_err() {
             return fail("the element does not stop", "");
         }
+        self.abandoned += self.element.property::<gst::Structure>("stats").get::<u64>("frames-abandoned").unwrap();
         self.collect()?;
         self.forget();
         self.is_started = false;
