@@ -585,7 +585,7 @@ impl<'a> Life<'a> {
         };
         let demand = moment.demand();
         let is_frame = matches!(demand, Demand::Blur);
-        self.has_detector |= !is_frame && moment.has_boxes();
+        let has_boxes = !is_frame && moment.has_boxes();
         let pending = Pending { number: self.frames, moment, demand, picture, said: None, is_readable, shared };
         self.judge.note(&pending);
         let (rate, is_field) = (pending.info.fps(), pending.is_field());
@@ -596,6 +596,7 @@ impl<'a> Life<'a> {
         if flow.is_err() {
             return self.failed(&flow, &errors);
         }
+        self.has_detector |= has_boxes;
         self.collect()?;
         // A frame may fail that the timer releases meanwhile.
         if self.has_failed || errors.len() == 1 && self.next_may_fail() && self.fails_inside() {
@@ -661,6 +662,14 @@ impl<'a> Life<'a> {
         let is_posted = *flow == Err(gst::FlowError::Error) && (errors.len() == 1 || is_earlier);
         if !is_device && !self.next_may_fail() || !is_posted && !is_refused {
             return fail("an error for no reason", format!("{flow:?}: {errors:?}"));
+        }
+        let is_inside = matches!(self.inside.back(), Some(Inside::Frame(last)) if last.number == self.frames);
+        if is_refused && self.errors == 0 && is_inside {
+            // It has not entered. Those before it have, and leave; upstream pushes no more.
+            self.inside.pop_back();
+            self.is_over = true;
+            self.count("refused frames");
+            return Ok(());
         }
         self.give_up(if is_device { "device errors" } else { "frame errors" });
         Ok(())
