@@ -165,7 +165,7 @@ struct Life<'a> {
     /// After an error or the end, until the element is stopped: frames are not pushed any more.
     is_over: bool,
     has_failed: bool,
-    /// Error messages since the start.
+    /// Error messages since the start, without those of refused caps.
     errors: usize,
     has_fault: bool,
     caps: Option<(Caps, VideoInfo)>,
@@ -490,8 +490,12 @@ impl<'a> Life<'a> {
         self.messages();
         self.ask_memory(Some(step));
         let is_on_cpu = self.backend() == "cpu";
-        let caps = step.caps();
-        self.push_event(gst::event::Caps::new(&caps));
+        let (caps, pad) = (step.caps(), self.element.static_pad("sink").unwrap());
+        // Upstream sends refused caps again before anything else.
+        let are_current = (0..2).any(|_| {
+            self.push_event(gst::event::Caps::new(&caps));
+            pad.current_caps().as_ref() == Some(&caps)
+        });
         // Frames wait through the same caps.
         let errors = if self.caps.as_ref().is_some_and(|(before, _)| before == step) {
             let errors = self.messages().errors;
@@ -500,12 +504,16 @@ impl<'a> Life<'a> {
         } else {
             self.settle()?
         };
-        let may_refuse = step.is_in_cuda && self.has_fault && errors.len() == 1;
-        let is_refused = step.interlace_mode == "fields" || step.is_in_cuda && is_on_cpu || may_refuse;
-        if errors.len() != usize::from(is_refused) {
+        let must_refuse = step.interlace_mode == "fields" || step.is_in_cuda && is_on_cpu;
+        // The CPU may have taken over meanwhile. If no pool of CUDA memory can be configured, the base class refuses the caps, which
+        // upstream reports when it pushes a frame.
+        let may_refuse = must_refuse || self.has_fault && self.context.is_some();
+        let is_refused = !are_current || !errors.is_empty();
+        if is_refused && !may_refuse || must_refuse && errors.is_empty() || errors.len() > 1 {
             return fail("caps", format!("{caps}: {errors:?}"));
         }
         if is_refused {
+            self.errors -= errors.len();
             self.caps = None;
             self.count("refused caps");
             return Ok(());
@@ -706,6 +714,7 @@ impl<'a> Life<'a> {
 
     /// As [`Life::all_are_out`]; returns the other errors.
     fn settle(&mut self) -> Result<Vec<String>, Failure> {
+        let had_errors = self.errors > 0;
         let Messages { mut errors, errors_of_timer, .. } = self.messages();
         errors.extend(errors_of_timer);
         let had_failed = self.has_failed;
@@ -715,7 +724,8 @@ impl<'a> Life<'a> {
         if !self.inside.is_empty() {
             self.fails_inside();
         }
-        if self.has_failed && !had_failed && !errors.is_empty() {
+        // That of the frame is the first, unless the timer has posted it before.
+        if self.has_failed && !had_failed && !had_errors && !errors.is_empty() {
             errors.remove(0);
         }
         match self.inside.front() {
