@@ -188,7 +188,8 @@ impl Object<'_> {
 }
 
 impl Moment {
-    pub fn demand(&self) -> Demand {
+    /// What becomes of the frame, with the CPU as the backend or with CUDA.
+    pub fn demand(&self, is_on_cpu: bool) -> Demand {
         let settings = &self.settings;
         let is_outside = settings.text("region-mode") == "outside";
         if settings.text("region-mode") == "frame" {
@@ -207,7 +208,8 @@ impl Moment {
         let [width, height] = self.size;
         let count = (width * height) as usize;
         let has_alpha = !is_whole && settings.has("region-sources", "alpha");
-        let is_unreadable = has_alpha && (self.is_in_cuda || !self.has_alpha());
+        // The CPU reads frames in CUDA memory on the host.
+        let is_unreadable = has_alpha && (self.is_in_cuda && !is_on_cpu || !self.has_alpha());
         let mask: Vec<bool> = if is_whole || is_unreadable {
             vec![self.hides(f64::from(width.min(height))); count]
         } else if is_outside {

@@ -577,6 +577,7 @@ impl<'a> Life<'a> {
             Owner::OfMemory => Some(made.copy()),
             Owner::Nobody | Owner::ReadOnly => None,
         };
+        let is_on_cpu = self.backend() == "cpu";
         let flow = self.call(|harness, _| harness.push(made));
         self.frames += 1;
         let in_time = segment.downcast_ref::<gst::ClockTime>();
@@ -591,7 +592,7 @@ impl<'a> Life<'a> {
             segment,
             alpha,
         };
-        let demand = moment.demand();
+        let demand = moment.demand(is_on_cpu);
         let is_frame = matches!(demand, Demand::Blur);
         let has_boxes = !is_frame && moment.has_boxes();
         let pending = Pending { number: self.frames, moment, demand, picture, said: None, is_readable, shared };
@@ -827,6 +828,10 @@ impl<'a> Life<'a> {
             None => return fail("a frame too many", format!("{output:?}")),
         };
         let number = format!("frame {}", pending.number);
+        if let Demand::NoAlpha(_) = pending.demand {
+            // The CPU may have taken over meanwhile.
+            pending.demand = pending.moment.demand(self.backend() == "cpu");
+        }
         if let Demand::Cover(_) | Demand::NoAlpha(_) = pending.demand
             && pending.settings.posts_messages()
         {
