@@ -27,25 +27,19 @@ import sys
 
 import gi
 
-gi.require_version("Gst", "1.0")
-gi.require_version("GstVideo", "1.0")
+for name in "Gst", "GstPbutils", "GstVideo":
+    gi.require_version(name, "1.0")
 from gi.repository import Gst, GstVideo
 import gi.overrides.Gst
 
 ROOT = pathlib.Path(__file__).parents[2]
 sys.path[:0] = [str(ROOT / "examples"), str(ROOT / "benches/hiding")]
-from hide import JOBS
+from hide.jobs import JOBS, Setup
 from measure import OPEN, area, clip, iou, union_area
 
-JOB = JOBS["faces"]
-# As hide.py shows pictures to the detector: upright, with square pixels.
-DECODED = ('uridecodebin uri="{}" caps=video/x-raw(ANY) expose-all-streams=false ! queue ! videoconvert ! '
-           "videoflip video-direction=auto ! videoscale ! video/x-raw,format=I420,width=[2,32766,2],height=[2,32766,2],"
-           "pixel-aspect-ratio=1/1 ! queue max-size-buffers=4 max-size-bytes=0 max-size-time=0 ! ")
-TESTED = (f"{JOB['detector']} name=detector every={JOB['every']} threshold={JOB['threshold']} size={JOB['search_size']} ! queue ! "
-          f"cudagaussblur name=blur post-messages=true {JOB['elements']} cover={JOB['cover']} ! fakesink")
 # Frames of a gap of the reference that are interpolated, and the least IoU of two linked boxes.
 LONGEST_GAP, LINKED = 12, 0.1
+DECODED = 'uridecodebin uri="{}" caps=video/x-raw(ANY) expose-all-streams=false ! queue ! '
 
 
 def play(pipeline, each=lambda message: None):
@@ -64,9 +58,10 @@ def play(pipeline, each=lambda message: None):
 class Reference:
     """The faces of a clip: `faces` has the boxes of each frame by its timestamp."""
 
-    def __init__(self, uri, threshold):
+    def __init__(self, setup, uri, threshold):
         self.faces, self.size = {}, None
-        pipeline = Gst.parse_launch(DECODED.format(uri) + f"centerface name=detector every=1 threshold={threshold} ! fakesink")
+        finder = f"centerface name=detector every=1 threshold={threshold}"
+        pipeline = Gst.parse_launch(f"{DECODED.format(uri)} {setup.elements('I420', finder)} ! fakesink")
         self.detector = pipeline.get_by_name("detector")
         self.detector.get_static_pad("sink").add_probe(Gst.PadProbeType.EVENT_DOWNSTREAM, self.set_size)
         self.detector.get_static_pad("src").add_probe(Gst.PadProbeType.BUFFER, self.add_frame)
@@ -130,9 +125,9 @@ class Row:
         return self.frames, self.faces, len(self.open), share, self.objects, self.false, f"{self.false_time:.1f} s"
 
 
-def measure(uri, settings, reference, skipped):
+def measure(setup, uri, settings, reference, skipped):
     """Returns the row of a clip without its first `skipped` frames, and sentences about what is open and what is false."""
-    pipeline = Gst.parse_launch(DECODED.format(uri) + TESTED)
+    pipeline = Gst.parse_launch(f"{DECODED.format(uri)} {setup.elements('I420', setup.finder)} ! fakesink")
     to_skip = list(reference.faces)[:skipped]
     pipeline.get_by_name("detector").get_static_pad("sink").add_probe(
         Gst.PadProbeType.BUFFER,
@@ -193,17 +188,18 @@ def main():
     parser.add_argument("--list", action="store_true")
     arguments = parser.parse_args()
     Gst.init(None)
+    setup = Setup(JOBS["faces"], {})
     variants = ["", *arguments.set]
     videos = [video for one in arguments.inputs for video in (sorted(one.iterdir()) if one.is_dir() else [one])]
     totals = {variant: Row() for variant in variants}
     print("| clip | settings | frames | faces | open | area | objects | false | false time |" + "\n|" + " --- |" * 9)
     for video in (video for video in videos if video.suffix in (".mp4", ".mkv", ".webm", ".mov", ".avi")):
         uri = video.absolute().as_uri()
-        reference = Reference(uri, arguments.reference)
+        reference = Reference(setup, uri, arguments.reference)
         for variant in variants:
             row, sentences = Row(), []
             for skipped in range(arguments.phases):
-                one, more = measure(uri, [setting.split("=", 1) for setting in variant.split()], reference, skipped)
+                one, more = measure(setup, uri, [setting.split("=", 1) for setting in variant.split()], reference, skipped)
                 row += one
                 sentences += more
             totals[variant] += row

@@ -15,7 +15,7 @@ use gst_base::subclass::{
 use gst_video::{VideoCropMeta, VideoInfo, VideoMeta, VideoRegionOfInterestMeta};
 
 use crate::{
-    faces::{Face, faces},
+    faces::{Face, faces, overlap},
     kernels::Instructions,
     model,
     run::Runner,
@@ -60,6 +60,9 @@ struct State {
     info: Option<VideoInfo>,
     /// Frames to pass before the next search.
     to_skip: u32,
+    /// What the last search has found, and whether it was an additional one.
+    faces: Vec<Face>,
+    is_additional: bool,
     /// Searches in a row that took longer than the time between them.
     slow: u32,
     /// Timestamps of the frame that was searched last, and of the latest frame.
@@ -136,7 +139,10 @@ impl ObjectImpl for Element {
             vec![
                 glib::ParamSpecUInt::builder("every")
                     .nick("Every")
-                    .blurb("Search every N-th frame; at low rates more often, so that at most 250 ms lie between two searches")
+                    .blurb(
+                        "Search every N-th frame, and the next one after a new face; at low rates more often, so that at most 250 ms lie \
+                         between two searches",
+                    )
                     .minimum(1)
                     .maximum(1000)
                     .default_value(default.every)
@@ -339,6 +345,7 @@ impl BaseTransformImpl for Element {
         let started = Instant::now();
         let interval = state.interval;
         let found = state.search(buffer, &settings);
+        found.iter().for_each(|faces| state.follow(faces));
         let now = Instant::now();
         let duration = now - started;
         state.slow = if interval.is_some_and(|interval| duration.as_nanos() > u128::from(interval.nseconds())) {
@@ -417,6 +424,17 @@ impl State {
         self.interval = since(self.searched_at);
         (self.to_skip, self.searched_at) = (every - 1, now);
         true
+    }
+
+    /// Searches the next frame, too, after a face that is near no face of the last search: a face that moves by more than its width
+    /// between two searches would be a new object in each.
+    fn follow(&mut self, found: &[Face]) {
+        let is_new = |face: &Face| self.faces.iter().all(|before| overlap(&before.sides, &face.sides) == 0.);
+        self.is_additional = !self.is_additional && found.iter().any(is_new);
+        if self.is_additional {
+            self.to_skip = 0;
+        }
+        self.faces = found.to_vec();
     }
 
     fn search(&mut self, buffer: &gst::BufferRef, settings: &Settings) -> Result<Vec<Face>, String> {

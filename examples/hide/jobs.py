@@ -10,6 +10,8 @@ from gi.repository import GLib, Gst
 from .play import play
 from .terminal import Refused
 
+# Detections of centerface from this certainty on continue a cover. A new one begins from the job's threshold on.
+WEAK = 0.2
 DETECTORS = os.path.join(os.path.dirname(os.path.dirname(os.path.realpath(__file__))), "python")
 PLATES = "/usr/share/opencv4/haarcascades/haarcascade_russian_plate_number.xml"
 # Frames that wait between two threads.
@@ -17,8 +19,8 @@ QUEUE = "queue max-size-buffers=4 max-size-bytes=0 max-size-time=0"
 # Defaults of each job. With `doubts`, the seconds in which an object may show are reported; with `deep`, samples of more than 8 bits
 # keep 10.
 JOBS = {
-    "faces": dict(detector="centerface", every=5, threshold=0.2, search_size=640, cover="mosaic", doubts=True, deep=True,
-                  elements="region-mode=inside look-ahead=15"),
+    "faces": dict(detector="centerface", every=4, threshold=0.3, search_size=640, cover="mosaic", doubts=True, deep=True,
+                  elements="region-mode=inside look-ahead=20 expand=0.15"),
     # facedetect attaches nothing to frames without a plate.
     "plates": dict(cover="fill", doubts=True, elements="region-mode=inside look-ahead=15 on-missing=pass"),
     "people": dict(detector="selfiesegmentation", every=1, threshold=0.25, cover="mosaic",
@@ -64,11 +66,12 @@ class Setup:
         self.every = self.settings.get("every", 1)
         self.blur = f"cudagaussblur name=blur post-messages=true {job['elements']} {blur}" + "".join(
             f" {name}={self.settings[name]}" for name in ("cover", "sigma") if name in self.settings)
-        if self.detector:
-            self.find_detector()
-            self.finder = f"{self.detector} name=detector" + "".join(
-                f" {'size' if name == 'search_size' else name}={self.settings[name]}"
-                for name in ("every", "threshold", "search_size") if name in self.settings)
+        if self.detector == "centerface":
+            self.finder = (f"centerface name=detector every={self.every} size={self.settings['search_size']} "
+                           f"threshold={min(WEAK, self.settings['threshold'])}")
+            self.blur += f" min-confidence={self.settings['threshold']}"
+        elif self.detector:
+            self.finder = f"{self.detector} name=detector every={self.every} threshold={self.settings['threshold']}"
         elif job is JOBS["plates"]:
             if not Gst.ElementFactory.find("facedetect") or not os.path.exists(PLATES):
                 raise Refused("plates need the element facedetect and OpenCV's cascades: "
@@ -76,6 +79,8 @@ class Setup:
             self.finder = f"videoconvert ! facedetect name=detector display=false updates=none profile={PLATES}"
         else:
             self.finder = job.get("finder", "identity")
+        if self.detector:
+            self.find_detector()
         self.try_out(f"{self.elements('I420', 'identity' if attach else self.finder)} ! fakesink")
         encoders = [encoder for encoder in ENCODERS if self.works(encoder)]
         if not encoders:

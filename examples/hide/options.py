@@ -23,8 +23,8 @@ def parse_arguments():
                         help="blur, mosaic (faces, people) or fill (plates)")
     parser.add_argument("--sigma", type=number(0, 1024), metavar="N", help="blur, in pixels; default: 20, faces by size")
     parser.add_argument("--kernel-size", type=int, default=0, metavar="N", help="taps of the blur, odd; 0: by sigma")
-    parser.add_argument("--every", type=int, metavar="N", help="search one frame in N; default: 5 for faces, else 1")
-    parser.add_argument("--threshold", type=number(0, 1), metavar="T", help="least certainty; default: 0.2 for faces, else 0.25")
+    parser.add_argument("--every", type=int, metavar="N", help="search one frame in N; default: 4 for faces, else 1")
+    parser.add_argument("--threshold", type=number(0, 1), metavar="T", help="least certainty; default: 0.3 for faces, else 0.25")
     parser.add_argument("--search-size", type=int, metavar="N",
                         help="search in N pixels; default: 640; more: small faces")
     parser.add_argument("--size", type=size, metavar="WxH", help="scale down to fit into this, such as 1280x720")

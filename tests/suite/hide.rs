@@ -168,16 +168,16 @@ nothing was found in 1 video, which show all that is in them: look at out/nobody
         "<a href=\"nobody.mp4\">nobody.mp4</a></td><td class=\"number\">6</td>",
         "nothing was found: look at it",
         "src=\"data:image/jpeg;base64,/9j/",
-        "1.1 s to 2.6 s: face 1 has a gap between detections (<a href=\"gap.mp4#t=1.85\">picture at 1.9 s</a>)",
+        "1.2 s to 2.7 s: face 1 has a gap between detections (<a href=\"gap.mp4#t=1.95\">picture at 1.9 s</a>)",
     ] {
         assert!(page.contains(text), "{text}: {page}");
     }
     let table = fs::read_to_string(out.join("gap.csv")).unwrap();
     let lines: Vec<_> = table.lines().collect();
     assert_eq!(lines[0], "time,x,y,width,height,label,id,what");
-    assert!(lines.len() == 3 && lines[1].starts_with("1.100,") && lines[2].starts_with("2.600,"), "{table}");
+    assert!(lines.len() == 3 && lines[1].starts_with("1.200,") && lines[2].starts_with("2.700,"), "{table}");
     assert!(lines[1..].iter().all(|line| line.ends_with(",face,1,gap")), "{table}");
-    // Frames 12 to 27.
+    // Frames 13 to 28.
     workspace.says("boxes_from_file.py out/gap.mp4 out/gap.csv corrected.mp4 => 32 frames, 16 boxes attached, wrote …");
 
     let before = versions(&out);

@@ -185,8 +185,9 @@ fn searched(detector: &mut Detector, sample: &gst::Sample, times: impl Iterator<
 pub fn one_frame_in_so_many_is_searched_and_four_a_second(model: &Path) {
     let sample = portrait("I420", PORTRAIT);
     let mut detector = detector(model, &[("every", 4), ("size", 256)], sample.caps().unwrap());
-    assert_eq!(searched(&mut detector, &sample, (0..10).map(|n| 33 * n)), [0, 132, 264]);
-    assert_eq!(["frames", "analyzed"].map(|name| detector.stats(name)), [10, 3]);
+    // The second one, because the face of the first one is new.
+    assert_eq!(searched(&mut detector, &sample, (0..10).map(|n| 33 * n)), [0, 33, 165, 297]);
+    assert_eq!(["frames", "analyzed"].map(|name| detector.stats(name)), [10, 4]);
     assert!(detector.stats("mean-ns") > 0);
     // A gap, and a property that changes.
     let mut gap = frame(&sample, 330);
@@ -227,6 +228,27 @@ fn latency(detector: &Detector) -> (Duration, usize) {
     assert_eq!(max, None);
     let messages = std::iter::from_fn(|| detector.bus.pop_filtered(&[gst::MessageType::Latency]));
     (min.into(), messages.count())
+}
+
+pub fn a_frame_after_a_new_face_is_searched(model: &Path) {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/demo/face.jpg");
+    let beside = |side: &str| {
+        drawn(&format!(
+            "filesrc location=\"{file}\" ! jpegdec ! videobox {side}=-480 ! videoconvert ! video/x-raw,format=I420"
+        ))
+    };
+    let [left, right, nobody] = [beside("right"), beside("left"), blank("I420", [960, 400])];
+    let mut detector = detector(model, &[("every", 4)], left.caps().unwrap());
+    let frames = [(4, &nobody), (5, &left), (9, &right), (4, &nobody)];
+    let frames = frames.iter().flat_map(|(count, sample)| std::iter::repeat_n(*sample, *count));
+    let is_searched = |(number, sample): &(u64, &gst::Sample)| {
+        let before = detector.stats("analyzed");
+        detector.search(frame(sample, 33 * number));
+        detector.stats("analyzed") > before
+    };
+    let searched: Vec<_> = (0..).zip(frames).filter(is_searched).map(|(number, _)| number).collect();
+    // Found at the left in frame 4 and at the right in frame 9.
+    assert_eq!(searched, [0, 4, 5, 9, 10, 14, 18]);
 }
 
 pub fn the_latency_grows_by_the_time_of_searches_once_a_second_at_most(model: &Path) {

@@ -34,6 +34,7 @@ fn main() {
         element::faces_are_found_in_every_format_and_size,
         element::the_picture_is_where_a_crop_meta_says,
         element::one_frame_in_so_many_is_searched_and_four_a_second,
+        element::a_frame_after_a_new_face_is_searched,
         element::frames_that_others_hold_are_neither_copied_nor_changed,
         element::the_latency_grows_by_the_time_of_searches_once_a_second_at_most,
         element::pictures_among_the_tags_are_dropped,
