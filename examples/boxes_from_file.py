@@ -32,7 +32,7 @@ import gi.overrides.Gst
 from hide.folder import new_part, put
 from hide.jobs import Setup
 from hide.pipeline import cover
-from hide.terminal import Interrupted, Refused, on_signal, printable
+from hide.terminal import Interrupted, Refused, count, on_signal, printable
 
 FORMAT = """\
 The CSV file begins with a line of column names, in any order:
@@ -192,7 +192,7 @@ def attach(buffer, boxes):
             meta.add_param(Gst.Structure.new_from_string(f"detection, confidence=(double){box.confidence}"))
 
 
-class Attaching:
+class Attacher:
     """Attaches the boxes of a file to the frames that one element of a pipeline gives and another one takes."""
 
     ELEMENTS = "appsink name=frames async=false sync=false max-buffers=4 appsrc name=boxes format=time block=true max-buffers=4"
@@ -269,20 +269,20 @@ def main():
     except Refused as error:
         return f"{arguments.boxes} {error}"
     except (OSError, ValueError) as error:
-        return f"{arguments.boxes} cannot be read: {error}"
+        return f"{arguments.boxes} cannot be read: {getattr(error, 'strerror', None) or error}"
     for number in signal.SIGINT, signal.SIGTERM:
         signal.signal(number, on_signal)
     properties = {"labels": arguments.labels, "min-confidence": arguments.min_confidence, "hold-time": round(arguments.hold * Gst.SECOND)}
-    attaching, part, work = Attaching(position, boxes, properties), None, None
+    attacher, part, work = Attacher(position, boxes, properties), None, None
     try:
-        setup = Setup(dict(cover=arguments.cover, deep=True, finder=Attaching.ELEMENTS, elements="region-mode=inside"), {},
-                      attach=attaching)
+        setup = Setup(dict(cover=arguments.cover, ten_bit=True, finder=Attacher.ELEMENTS, blur="region-mode=inside"), {},
+                      on_pipeline=attacher)
         # The name of the result is given to a whole video only.
         descriptor, part = new_part(arguments.result)
         work = cover(setup, arguments.video, descriptor, lambda frames, share: None)
         os.close(descriptor)
-        if attaching.schedule.boxes:
-            raise Refused(f"{len(attaching.schedule.boxes)} boxes of {arguments.boxes} are beyond its end")
+        if attacher.schedule.boxes:
+            raise Refused(f"{count(len(attacher.schedule.boxes), 'line')} of {arguments.boxes} beyond the end of the video")
         put(part, arguments.result)
     except Interrupted:
         return "interrupted, and nothing is written"
@@ -295,10 +295,10 @@ def main():
             os.remove(part)
     for note in work.notes:
         print(note)
-    beyond, found = attaching.beyond, attaching.boxes
+    beyond, found = attacher.beyond, attacher.boxes
     if beyond:
         print(f"{beyond} of {found} boxes lie beyond the picture and cover nothing: compare {arguments.boxes} with the video")
-    print(f"{attaching.frames} frames, {found} boxes attached, wrote {arguments.result}")
+    print(f"{attacher.frames} frames, {found} boxes attached, wrote {arguments.result}")
 
 
 if __name__ == "__main__":

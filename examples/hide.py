@@ -16,7 +16,7 @@ plugins, installed or in GST_PLUGIN_PATH:
 import signal
 import sys
 
-# Until a result is begun, nothing has to be removed. A shell makes programs in the background ignore it.
+# Before the first result, SIGINT may end the program at once. Shells start background jobs with SIGINT ignored; that stays.
 if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 

@@ -59,8 +59,8 @@ class Folder:
             for name in files:
                 if name.startswith(PART) and name.endswith(".part"):
                     os.unlink(os.path.join(place, name))
-        # By result, the latest line of the index, and the states in which this program has left the result and its table.
-        self.entries, self.made, self.tables = {}, {}, {}
+        # By result, the latest line of the index; and the states in which this program has left a result or a table.
+        self.entries, self.states = {}, {}
         self.index.seek(0)
         lines = self.index.read().split("\n")
         for line in filter(None, lines):
@@ -86,9 +86,9 @@ class Folder:
             return False
 
     def remember(self, entry):
-        if entry["made"]:
-            self.made.setdefault(entry["result"], []).append(entry["made"])
-            self.tables.setdefault(entry["result"], []).append(entry["table"])
+        for name, made in (entry["result"], entry["made"]), (table_of(entry["result"]), entry["table"]):
+            if made:
+                self.states.setdefault(name, []).append(made)
         self.entries[entry["result"]] = entry
 
     def add(self, entry):
@@ -97,21 +97,21 @@ class Folder:
         os.fsync(self.index.fileno())
         self.remember(entry)
 
-    def is_own(self, result, name, states):
-        """Whether a file with the name of a result, or of its table, is as this program has left it."""
-        return any(is_same(made, state(self.inside(name))) for made in states.get(result, []))
+    def is_own(self, name):
+        """Whether a result or a table is as this program has left it."""
+        return any(is_same(made, state(self.inside(name))) for made in self.states.get(name, []))
 
     def is_done(self, result, video, options):
-        """Whether a result is that of the latest line of the index, or of somebody who has changed it."""
-        entry = self.entries.get(result)
-        is_older = (self.is_own(result, result, self.made)
-                    and not is_same(entry["made"], state(self.inside(result))))
-        return (entry is not None and not entry["failure"] and os.path.isfile(self.inside(result)) and not is_older
-                and entry["options"] == options and is_same(entry["state"], state(video)))
+        """Whether the result is that of the same input and options. A result that somebody has changed counts as such."""
+        entry, path = self.entries.get(result), self.inside(result)
+        if entry is None or entry["failure"] or not os.path.isfile(path):
+            return False
+        is_older = self.is_own(result) and not is_same(entry["made"], state(path))
+        return not is_older and entry["options"] == options and is_same(entry["state"], state(video))
 
     def write_page(self):
         """About all results that are in the folder, of whichever run. A folder without any is left as it was found."""
-        if not self.made:
+        if not self.states:
             if self.is_new:
                 os.unlink(self.inside(INDEX))
             return
@@ -121,6 +121,10 @@ class Folder:
             put(write_part(self.inside(PAGE), page(entries)), self.inside(PAGE))
         except OSError as error:
             print(f"{printable(self.inside(PAGE))} cannot be written: {error.strerror}", file=sys.stderr)
+
+
+def table_of(result):
+    return os.path.splitext(result)[0] + ".csv"
 
 
 def new_part(path):
@@ -149,41 +153,47 @@ def write_part(path, text):
 
 
 def find_videos(arguments, folder):
-    """The videos, each with the path of its result without extension; and sentences about arguments that are none."""
-    videos, refused, skipped, seen = [], [], [], set()
-    results = {os.path.realpath(folder.inside(name)) for name in folder.made if folder.is_own(name, name, folder.made)}
-
-    def add(video, name):
-        if (place := os.path.realpath(video)) not in seen | results:
-            seen.add(place)
-            videos.append((video, os.path.splitext(name)[0]))
-        return True
-
+    """The videos, each with the path of its result without extension; sentences about arguments that are none; and remarks."""
+    videos, refused, remarks, seen = [], [], [], set()
+    results = {os.path.realpath(folder.inside(name)) for name in folder.entries if folder.is_own(name)}
     for argument in arguments:
-        found = False
         if os.path.isdir(argument):
-            unreadable = lambda error: refused.append(f"{printable(error.filename)} cannot be read: {error.strerror}")
-            for place, folders, files in os.walk(argument, onerror=unreadable):
-                # Folders with an index are those of results. os.walk follows no links to folders.
-                folders[:] = sorted(name for name in folders if not name.startswith("."))
-                of_results = [name for name in folders if os.path.lexists(os.path.join(place, name, INDEX))]
-                folders[:] = [name for name in folders if name not in of_results]
-                skipped += [os.path.join(place, name) for name in of_results
-                            if not os.path.samefile(os.path.join(place, name), folder.path)]
-                for name in sorted(files):
-                    video = os.path.join(place, name)
-                    if not name.startswith(".") and os.path.splitext(name)[1].lower() in EXTENSIONS and os.path.isfile(video):
-                        found = add(video, os.path.relpath(video, argument))
+            found = list(videos_below(argument, folder.path, refused, remarks))
             if not found:
                 refused.append(f"{printable(argument)}: no video is in this folder")
+            elif results.issuperset(os.path.realpath(video) for video, _ in found):
+                refused.append(f"{printable(argument)}: each video in it is a result of this program; name the inputs")
         elif os.path.realpath(argument) in results:
+            found = []
             refused.append(f"{printable(argument)}: this is a result of an earlier run; name its input")
-        elif os.path.isfile(argument):
-            add(argument, os.path.basename(argument))
         else:
-            refused.append(f"{printable(argument)}: there is no such file or folder")
-    refused += [f"{printable(place)}: it has results of another run and is not searched; name its files to cover them" for place in skipped]
-    return videos, refused
+            found = [(argument, os.path.basename(argument))] if os.path.isfile(argument) else []
+            if not found:
+                refused.append(f"{printable(argument)}: there is no such file or folder")
+        for video, name in found:
+            if (path := os.path.realpath(video)) not in seen | results:
+                seen.add(path)
+                videos.append((video, os.path.splitext(name)[0]))
+    return videos, refused, remarks
+
+
+def videos_below(folder, out, refused, remarks):
+    """The videos of a folder, each with its path in there. Folders of results, which have an index, are not searched."""
+    def note(error):
+        refused.append(f"{printable(error.filename)} cannot be read: {error.strerror}")
+
+    # os.walk follows no links to folders.
+    for place, folders, files in os.walk(folder, onerror=note):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        for name in [name for name in folders if os.path.lexists(os.path.join(place, name, INDEX))]:
+            folders.remove(name)
+            if not os.path.samefile(os.path.join(place, name), out):
+                remarks.append(f"{printable(os.path.join(place, name))}: it has results of another run and is not searched; name its "
+                               "files to cover them")
+        for name in sorted(files):
+            video = os.path.join(place, name)
+            if not name.startswith(".") and os.path.splitext(name)[1].lower() in EXTENSIONS and os.path.isfile(video):
+                yield video, os.path.relpath(video, folder)
 
 
 def name_results(videos, folder, extension):

@@ -43,9 +43,9 @@ class Input:
         self.streams = {stream.get_stream_id(): names.get(stream.get_stream_type_nick(), stream.get_stream_type_nick())
                         for stream in streams}
         self.streams |= {name: f"a second video track of {count(number, 'picture')}" for name, number in pictures.items()}
-        # Demuxers add those of the file to each stream's.
-        tags = set().union(*(tag_names(stream.get_tags()) for stream in (info.get_stream_info(), *streams)))
-        tags = sorted(Gst.tag_get_nick(name) for name in tags - TAGS - NEEDLESS_TAGS)
+        # Demuxers add those of the file to each stream's. Tags of other kinds describe how a stream is encoded.
+        tags = set().union(*(names_of(stream.get_tags()) for stream in (info.get_stream_info(), *streams)))
+        tags = sorted(Gst.tag_get_nick(name) for name in tags - TAGS - NEEDLESS_TAGS if Gst.tag_get_flag(name) == Gst.TagFlag.META)
         self.others = ["chapters"] * bool(info.get_toc()) + [f"tags ({', '.join(tags)})"] * bool(tags)
 
     def discover(self):
@@ -64,6 +64,8 @@ class Input:
             raise Interrupted
         info, error = found[0]
         result = GstPbutils.DiscovererResult
+        if error and error.matches(Gst.resource_error_quark(), Gst.ResourceError.NOT_FOUND):
+            raise Refused("there is no such file")
         if info.get_result() == result.ERROR:
             raise Refused("it is not a video, or it is damaged from the first byte on: try to play it"
                           if error.code in (Gst.StreamError.TYPE_NOT_FOUND, Gst.StreamError.WRONG_TYPE) else NO_PICTURES)
@@ -102,15 +104,13 @@ class Input:
             raise Refused("it has several video tracks, and which one is the film is not clear: copy that one to a file of its own")
         return pictures
 
-    def left_out(self, kept):
+    def left_out(self, used):
         """The sentence about what is not in a result with these streams: a list of one or none."""
-        lacks = [kind for name, kind in self.streams.items() if name not in kept and kind != "container"]
+        lacks = [kind for name, kind in self.streams.items() if name not in used and kind != "container"]
         lacks = [f"{kind} ({lacks.count(kind)} streams)" if lacks.count(kind) > 1 else kind for kind in dict.fromkeys(lacks)]
         lacks += self.others + [f"a stream for which GStreamer has no {name}" for name in self.lacking]
         return [f"left out: {', '.join(lacks)}"] if lacks else []
 
 
-def tag_names(tags):
-    """Names of tags but of those that describe how a stream is encoded."""
-    names = (tags.nth_tag_name(number) for number in range(tags.n_tags())) if tags else ()
-    return {name for name in names if Gst.tag_get_flag(name) == Gst.TagFlag.META}
+def names_of(tags):
+    return {tags.nth_tag_name(number) for number in range(tags.n_tags())} if tags else set()

@@ -1,16 +1,18 @@
 # SPDX-License-Identifier: MPL-2.0
-"""The program."""
+"""The command line, and what it starts."""
 
+import argparse
+import math
 import os
 import signal
 import sys
+import traceback
 
 from gi.repository import Gst
 
 from .batch import Batch
 from .folder import PAGE, Folder, find_videos, name_results
-from .jobs import JOBS, Setup
-from .options import parse_arguments
+from .jobs import JOBS, SETTINGS, Setup
 from .page import is_empty
 from .play import Stuck, is_stuck
 from .terminal import Interrupted, Refused, Terminal, count, on_signal, printable, signals
@@ -20,15 +22,74 @@ def main():
     try:
         status = run()
     except Exception as error:
-        trace = error.__traceback__
-        while trace.tb_next:
-            trace = trace.tb_next
-        place = f"{os.path.basename(trace.tb_frame.f_code.co_filename)}, line {trace.tb_lineno}"
-        sys.exit(f"hide.py has failed, please report it: {type(error).__name__}: {error} ({place})")
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        sys.exit(f"hide.py has failed, please report it: {type(error).__name__}: {error} ({os.path.basename(last.filename)}, line "
+                 f"{last.lineno})")
     if is_stuck():
         # The interpreter would wait for the element.
         os._exit(status)
     return status
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(
+        usage="%(prog)s [-h] [OPTIONS] FILE|FOLDER...", add_help=False,
+        description="Covers faces, plates, people, backgrounds or all of the pictures of videos.\nInputs are never changed. "
+                    "Started again, it skips the videos that are done.\nreport.html in DIR shows the seconds to look at before you "
+                    "publish.",
+        formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(prog, max_help_position=21, width=80))
+    parser.add_argument("inputs", nargs="+", metavar="FILE|FOLDER", help="videos, and folders to search for videos")
+    parser.add_argument("-h", "--help", action="help", help="show this text")
+    parser.add_argument("-o", "--out", metavar="DIR", default="covered", help="folder of the results; default: covered")
+    parser.add_argument("--hide", choices=JOBS, default="faces", metavar="WHAT",
+                        help="faces (default), plates, people, background, everything")
+    parser.add_argument("--cover", choices=("blur", "mosaic", "fill"), metavar="HOW",
+                        help="blur, mosaic or fill; default: by what is hidden")
+    parser.add_argument("--sigma", type=number(0, 1024), metavar="N", 
+                        help="of a blur, in pixels; default: by what is hidden")
+    parser.add_argument("--kernel-size", type=int, default=0, metavar="N", help="taps of the blur, odd; 0: by sigma")
+    parser.add_argument("--every", type=number(1, 1000, int), metavar="N",
+                        help="search every N-th frame; default: 4 for faces, else 1")
+    parser.add_argument("--threshold", type=number(0, 1), metavar="T",
+                        help="least confidence; default: 0.3 for faces, else 0.25")
+    parser.add_argument("--search-size", type=number(64, 4096, int), metavar="N",
+                        help="search in N pixels; default: 640; more: small faces")
+    parser.add_argument("--size", type=width_and_height, metavar="WxH", help="scale down to fit into this, such as 1280x720")
+    parser.add_argument("--force", action="store_true", help="make and replace results that are done")
+    parser.add_argument("--no-sound", action="store_true", help="leave the sound out")
+    parser.add_argument("--backend", choices=("auto", "cuda", "cpu"), default="auto", metavar="B",
+                        help="where covers are computed: auto, cuda or cpu")
+    arguments = parser.parse_args()
+    if arguments.kernel_size and not (arguments.kernel_size % 2 and 0 < arguments.kernel_size <= 801):
+        parser.error("--kernel-size takes 0 or an odd number up to 801")
+    job = JOBS[arguments.hide]
+    arguments.chosen = {name: value for name in SETTINGS if (value := getattr(arguments, name)) is not None}
+    unused = [name for name in arguments.chosen if name != "sigma" and name not in job]
+    if arguments.chosen.get("cover", job.get("cover", "blur")) != "blur":
+        unused += [name for name in ("sigma", "kernel_size") if getattr(arguments, name)]
+    if unused:
+        parser.error(f"--{unused[0].replace('_', '-')} does not apply to --hide {arguments.hide}"
+                     + (" without --cover blur" if unused[0] in ("sigma", "kernel_size") else "") + ": leave it out")
+    return arguments
+
+
+def number(low, high, kind=float):
+    def parse(text):
+        try:
+            value = kind(text)
+        except ValueError:
+            value = math.nan
+        if not low <= value <= high:
+            raise argparse.ArgumentTypeError(f"{text} is not a number from {low} to {high}")
+        return value
+    return parse
+
+
+def width_and_height(text):
+    sides = text.split("x")
+    if len(sides) != 2 or not all(side.isdecimal() and 16 <= int(side) <= 32766 for side in sides):
+        raise argparse.ArgumentTypeError(f"{text} is not a width and a height from 16 up, such as 1280x720")
+    return [int(side) for side in sides]
 
 
 def run():
@@ -41,8 +102,7 @@ def run():
         stream.reconfigure(errors="backslashreplace")
     terminal = Terminal()
     # GStreamer looks for its plugins, which may take a while.
-    if terminal.is_live:
-        terminal.progress("starting", at_once=True)
+    terminal.progress("starting", at_once=True)
     Gst.init(None)
     if not Gst.ElementFactory.find("cudagaussblur"):
         terminal.say("GStreamer does not find cudagaussblur: install the plugin or set GST_PLUGIN_PATH to its folder", True)
@@ -50,24 +110,19 @@ def run():
     for one in signal.SIGINT, signal.SIGTERM, signal.SIGHUP:
         if signal.getsignal(one) is not signal.SIG_IGN:
             signal.signal(one, on_signal)
-    if not terminal.is_live:
-        terminal.progress("starting", at_once=True)
     folder = None
     try:
-        names = "cover", "sigma", "every", "threshold", "search_size"
-        settings = {name: value for name in names if (value := getattr(arguments, name)) is not None}
-        job = JOBS[arguments.hide]
-        if unused := [name for name in settings if name != "sigma" and name not in job]:
-            raise Refused(f"--{unused[0].replace('_', '-')} does not apply to --hide {arguments.hide}: leave it out")
-        blur = f"backend={arguments.backend} kernel-size={arguments.kernel_size}"
-        setup = Setup(job, settings, blur, arguments.size, not arguments.no_sound)
+        job, blur = JOBS[arguments.hide], f"backend={arguments.backend} kernel-size={arguments.kernel_size}"
+        setup = Setup(job, arguments.chosen, blur, arguments.size, not arguments.no_sound)
         options = setup.settings | dict(hide=arguments.hide, kernel=arguments.kernel_size, size=arguments.size, sound=setup.sound)
+        if "warning" in job:
+            terminal.say(job["warning"], True)
         folder = Folder(arguments.out)
-        videos, failed = find_videos(arguments.inputs, folder)
-        for sentence in failed:
-            terminal.say(sentence, True)
-        named = name_results(videos, folder, setup.extension)
-        done, refused = Batch(setup, options, folder, terminal, named, arguments.force).run(named)
+        videos, failed, remarks = find_videos(arguments.inputs, folder)
+        for sentence in failed + remarks:
+            terminal.say(sentence, sentence in failed)
+        tasks = name_results(videos, folder, setup.extension)
+        done, refused = Batch(setup, options, folder, terminal, tasks, arguments.force).run(tasks)
     except Stuck:
         return 1
     except Refused as error:
@@ -93,8 +148,7 @@ def summarize(terminal, folder, done, failed):
         videos = count(len(doubtful), "video")
         terminal.say(f"{seconds:.1f} s in {videos} may show what should be covered: the report has pictures")
     if empty := [printable(folder.inside(entry["result"])) for entry in done if is_empty(entry)]:
-        terminal.say(f"nothing was found in {count(len(empty), 'video')}, which show all that is in them: look at "
-                     + ", ".join(empty))
+        terminal.say(f"nothing was found in {count(len(empty), 'video')}, so nothing is covered there: look at " + ", ".join(empty))
     if len(failed) + len(done) > 1 and failed:
         terminal.say(f"{count(len(failed), 'failure')}:\n  " + "\n  ".join(failed), True)
     return 1 if failed else 0

@@ -21,18 +21,18 @@ border: 2px solid #f00; outline: 1px solid #fff } figcaption { font-size: .9em }
 # Says that a page is of this program, which may replace it.
 GENERATOR = '<meta name="generator" content="cudagaussblur hide.py">'
 EXPLANATION = """\
-<p>Look at every video in which nothing was found before you publish, and at others: what the detector has never found is visible and
-is not in this list.</p>
+<p>Before you publish, look at every video in which nothing was found. Also look at the others: an object that was never detected is visible
+and not listed.</p>
 """
 DOUBTS = """\
-<p>At the times below a face or plate may show. The red box is where the cover ended or began, or between both. To correct a result,
-edit the CSV file named after it, which has the same numbers as ids: delete the lines of what is covered, move the other boxes to where
-the face is, and run <code>examples/boxes_from_file.py --cover mosaic RESULT CSV CORRECTED.mp4</code>.</p>
+<p>At the times below a face or plate may be visible. The red box is where the cover ended or began, or between both. To correct a result,
+copy the CSV file with its name, in which the ids are the numbers below. In the copy, delete the lines of what is covered, move the other
+boxes to where the face is, and run <code>examples/boxes_from_file.py --cover mosaic RESULT COPY CORRECTED.mp4</code>.</p>
 """
 
 
-def link(path, text):
-    return f'<a href="{urllib.parse.quote(os.fsencode(path))}{text[0]}">{html.escape(text[1])}</a>'
+def link(path, label, fragment=""):
+    return f'<a href="{urllib.parse.quote(os.fsencode(path))}{fragment}">{html.escape(label)}</a>'
 
 
 def page(entries):
@@ -52,12 +52,15 @@ def page(entries):
             remarks.insert(0, '<span class="look">nothing was found: look at it</span>')
         if entry["doubts"]:
             remarks.append(f'<a href="#doubts-{number}">{count(len(entry["doubts"]), "doubt")}</a>')
-            sections.append(f'<section id="doubts-{number}"><h2>{link(entry["result"], ("", name))}</h2>\n'
+            sections.append(f'<section id="doubts-{number}"><h2>{link(entry["result"], name)}</h2>\n'
                             + "\n".join(figure(entry["result"], doubt) for doubt in entry["doubts"]) + "</section>\n")
         found = "" if entry["objects"] is None else entry["objects"]
         cells = entry["frames"], f'{entry["seconds"]:.1f} s', found, f'{entry["doubtful"]:.1f} s' if entry["doubtful"] else ""
         numbers = "".join(f'<td class="number">{cell}</td>' for cell in cells)
-        rows.append(f'<tr><td>{link(entry["result"], ("", name))}</td>{numbers}<td>{"<br>".join(remarks)}</td></tr>')
+        source = os.path.basename(entry["input"])
+        is_clear = os.path.splitext(source)[0] == os.path.splitext(os.path.basename(entry["result"]))[0]
+        of = "" if is_clear else f", of {html.escape(printable(source))}"
+        rows.append(f'<tr><td>{link(entry["result"], name)}{of}</td>{numbers}<td>{"<br>".join(remarks)}</td></tr>')
     summary = f'{count(len(done), "video")}, {doubtful:.1f} doubtful seconds, nothing found in {empty}, {failed} failed'
     heads = "".join(f'<th{" class=number" if 0 < column < 5 else ""}>{head}</th>' for column, head in enumerate(
         ("video", "frames", "length", "objects found", "doubtful", "remarks")))
@@ -79,5 +82,5 @@ def figure(result, doubt):
         picture = f'<div class="picture"><img alt="" src="data:image/jpeg;base64,{doubt["picture"]}"><i style="{place}"></i></div>'
     place = f"#t={doubt['shown'] / Gst.SECOND:.2f}"
     moment = f'picture at {doubt["shown"] / Gst.SECOND:.1f} s' if picture else "play"
-    text = f'{html.escape(doubt["sentence"])} ({link(result, (place, moment))})'
+    text = f'{html.escape(doubt["sentence"])} ({link(result, moment, place)})'
     return f"<figure>{picture}<figcaption>{text}</figcaption></figure>"

@@ -2,12 +2,13 @@
 """Covers one file."""
 
 import gc
+import itertools
 import os
 
 from gi.repository import GLib, Gst, GstVideo
 
-from .inputs import NOTHING, NO_PICTURES, TAGS, Input
-from .jobs import DEEP_ENCODERS, QUEUE
+from .inputs import NOTHING, NO_PICTURES, TAGS, Input, names_of
+from .jobs import QUEUE, TEN_BIT_ENCODERS
 from .play import Stuck, play
 from .report import Report
 from .terminal import Full, Refused, count
@@ -16,7 +17,7 @@ from .terminal import Full, Refused, count
 def cover(setup, path, descriptor, progress):
     """Writes the covered video to an open file: with the next encoder if one fails, and without sound if all do. Returns its Work."""
     input, with_sound, reason = Input(path), setup.sound, None
-    encoders = (setup.deep_encoders if input.bits > 8 else []) + setup.encoders
+    encoders = (setup.ten_bit_encoders if input.bits > 8 else []) + setup.encoders
     while True:
         os.ftruncate(descriptor, 0)
         os.lseek(descriptor, 0, os.SEEK_SET)
@@ -44,34 +45,34 @@ class Work:
     """The pipeline that covers one file and writes the result to an open file. `notes` are sentences about the result."""
 
     def __init__(self, setup, encoder, input, descriptor, with_sound):
-        element, settings, (muxer, _, self.sound_encoders, copied) = encoder
-        self.setup, self.input, self.report, self.notes = setup, input, Report(setup.every), []
-        # Streams of the input that are in the result; what they lack is no news if the user wants none.
-        self.kept = {name for name, kind in input.streams.items() if kind == "sound" and not setup.sound}
+        self.setup, self.input, self.muxer, self.notes = setup, input, encoder.muxer, []
+        self.report = Report(setup.settings.get("every", 1))
+        # Streams of the input that are in the result, or that the user does not want there.
+        self.used_streams = {name for name, kind in input.streams.items() if kind == "sound" and not setup.sound}
         self.has_sound = False
         # Frames that were read; that are to be covered; that the detector received and returned; and that were encoded.
         self.read = self.decoded = self.searching = self.searched = self.encoded = 0
-        # Width and height of the frames that the blur has pushed, of those that the encoder has received and is to receive.
-        self.size = self.encoded_size = self.next_size = None
+        # Width and height of the covered frames.
+        self.size = None
         # Timestamps of the frames that left the blur, and of those that it posted a message about.
         self.pushed, self.posted = [], []
-        self.bits = min(input.bits, 10) if encoder in DEEP_ENCODERS else 8
+        self.bits = min(input.bits, 10) if encoder in TEN_BIT_ENCODERS else 8
         format = "I420_10LE" if self.bits == 10 else "I420"
-        # uridecodebin decodes down to these formats, and no stream, such as subtitles, that comes to none of them.
-        formats = ["video/x-raw(ANY)"] + (["audio/x-raw(ANY)", *copied] if with_sound else [])
+        # Streams that decode to none of these, such as subtitles, are not exposed.
+        formats = ["video/x-raw(ANY)"] + (["audio/x-raw(ANY)", *self.muxer.copied] if with_sound else [])
         # compositor ignores the turn.
         alpha = "videoconvert ! videoflip video-direction=auto ! compositor background=black start-time-selection=first ! "
         self.pipeline = Gst.parse_launch(
             f'uridecodebin name=input caps="{";".join(formats)}" expose-all-streams=false '
             f"{QUEUE} name=video ! {alpha if input.has_alpha else ''}identity name=head ! {setup.elements(format, setup.finder)} ! "
-            f"{element} name=encoder {settings} ! {muxer} name=mux ! fdsink name=file async=false fd={descriptor}")
+            f"{encoder.element} name=encoder {encoder.settings} ! {self.muxer.element} name=mux ! fdsink name=file async=false fd={descriptor}")
         self.source, self.video, self.blur = (self.pipeline.get_by_name(name) for name in ("input", "video", "blur"))
         self.source.set_property("uri", input.uri)
         self.handlers = [self.source.connect("pad-added", self.add_stream), self.source.connect("no-more-pads", self.check_streams)]
         self.probes = []
-        self.watch_events(self.video.get_static_pad("sink"))
-        self.watch_events(self.pipeline.get_by_name("encoder").get_static_pad("sink"), self.check_size)
-        self.watch("encoder", "sink", lambda buffer: setattr(self, "encoded_size", self.next_size))
+        self.watch_events(self.video.get_static_pad("sink"), self.copy_tags)
+        self.watch_events(self.pipeline.get_by_name("encoder").get_static_pad("sink"), self.drop_tags)
+        self.watch_events(self.blur.get_static_pad("src"), self.check_size)
         self.watch("video", "sink", self.count_up("read"))
         self.watch("head", "src", self.count_up("decoded"))
         if self.pipeline.get_by_name("detector"):
@@ -79,8 +80,8 @@ class Work:
             self.watch("detector", "src", self.count_up("searched"))
         self.watch("blur", "src", lambda buffer: self.pushed.append(buffer.pts))
         self.watch("encoder", "src", self.count_up("encoded"))
-        if setup.attach:
-            setup.attach(self.pipeline)
+        if setup.on_pipeline:
+            setup.on_pipeline(self.pipeline)
 
     def count_up(self, name):
         return lambda buffer: setattr(self, name, getattr(self, name) + 1)
@@ -93,34 +94,35 @@ class Work:
         pad = self.pipeline.get_by_name(element).get_static_pad(pad)
         self.probes.append((pad, pad.add_probe(Gst.PadProbeType.BUFFER, probe)))
 
-    def watch_events(self, pad, check_caps=None):
-        """Gives the muxer those of the whole file's tags that the result gets. With `check_caps`, which is called with the caps that come
-        to the pad, these and those of the stream pass, and no others."""
+    def watch_events(self, pad, each):
+        """Calls `each` with the pad and the events that come to it. An event passes unless `each` returns something."""
         def probe(_, info):
-            event = info.get_event()
-            if event.type == Gst.EventType.CAPS and check_caps:
-                check_caps(event.parse_caps())
-            if event.type != Gst.EventType.TAG:
-                return Gst.PadProbeReturn.OK
-            tags = event.parse_tag()
-            names = {tags.nth_tag_name(number) for number in range(tags.n_tags())}
-            for tag in names & TAGS if tags.get_scope() == Gst.TagScope.GLOBAL else ():
-                self.pipeline.get_by_name("mux").add_tag_value(Gst.TagMergeMode.KEEP, tag, tags.get_value_index(tag, 0))
-            if not check_caps or names <= TAGS:
-                return Gst.PadProbeReturn.OK
-            tags = tags.copy()
-            for tag in names - TAGS:
-                tags.remove_tag(tag)
-            pad.send_event(Gst.Event.new_tag(tags))
-            return Gst.PadProbeReturn.DROP
+            return Gst.PadProbeReturn.OK if each(pad, info.get_event()) is None else Gst.PadProbeReturn.DROP
         self.probes.append((pad, pad.add_probe(Gst.PadProbeType.EVENT_DOWNSTREAM, probe)))
 
-    def check_size(self, caps):
+    def copy_tags(self, _, event):
+        """Gives the muxer those tags of the whole file that the result gets."""
+        if event.type == Gst.EventType.TAG and (tags := event.parse_tag()).get_scope() == Gst.TagScope.GLOBAL:
+            for tag in names_of(tags) & TAGS:
+                self.pipeline.get_by_name("mux").add_tag_value(Gst.TagMergeMode.KEEP, tag, tags.get_value_index(tag, 0))
+
+    @staticmethod
+    def drop_tags(pad, event):
+        """Drops the tags that the result does not get."""
+        if event.type == Gst.EventType.TAG and not names_of(event.parse_tag()) <= TAGS:
+            tags = event.parse_tag().copy()
+            for tag in names_of(tags) - TAGS:
+                tags.remove_tag(tag)
+            return pad.send_event(Gst.Event.new_tag(tags))
+
+    def check_size(self, _, event):
         """MP4 has one size for the whole video. Caps before the first frame may be those of a picture that is not turned yet."""
-        picture = GstVideo.VideoInfo.new_from_caps(caps)
-        self.next_size = picture.width, picture.height
-        if self.encoded_size not in (None, self.next_size):
-            self.post("new-size")
+        if event.type == Gst.EventType.CAPS:
+            picture = GstVideo.VideoInfo.new_from_caps(event.parse_caps())
+            size = picture.width, picture.height
+            if self.pushed and size != self.size:
+                self.post("new-size")
+            self.size = size
 
     def post(self, name):
         self.source.post_message(Gst.Message.new_application(self.source, Gst.Structure.new_empty(name)))
@@ -142,7 +144,7 @@ class Work:
                 self.add_sound(pad, caps, name)
             elif not sink.is_linked() and (name == self.input.video or name not in self.input.streams):
                 pad.link(sink)
-                self.kept |= {name, self.input.video}
+                self.used_streams |= {name, self.input.video}
         except (Gst.LinkError, GLib.Error) as error:
             self.notes.append(f"a stream is left out, because it cannot be converted ({error})")
 
@@ -150,21 +152,27 @@ class Work:
         """Copies sound that the muxer takes, and encodes other."""
         last, delay = pad, 0
         if caps.startswith("audio/x-raw"):
-            encoder = next(filter(Gst.ElementFactory.find, self.sound_encoders), None)
+            encoder = next(filter(Gst.ElementFactory.find, self.muxer.encoders), None)
             if not encoder:
-                self.notes.append(f"sound is left out: install one of {', '.join(self.sound_encoders)} to encode it")
+                self.notes.append(f"sound is left out: install one of {', '.join(self.muxer.encoders)} to encode it")
                 return
             branch = Gst.parse_bin_from_description(f"audioconvert ! audioresample ! {encoder}", True)
             self.pipeline.add(branch)
             branch.sync_state_with_parent()
             pad.link(branch.get_static_pad("sink"))
-            last, delay = branch.get_static_pad("src"), self.sound_encoders[encoder]
+            last, delay = branch.get_static_pad("src"), self.muxer.encoders[encoder]
         # The muxer waits for what is linked.
         sink = self.pipeline.get_by_name("mux").request_pad_simple("audio_%u")
-        # The muxer drops what the encoder has put before the beginning.
-        self.watch_events(sink, lambda caps: delay and last.set_offset(-(delay * Gst.SECOND // caps[0].get_value("rate"))))
+        self.watch_events(sink, self.copy_tags)
+        self.watch_events(sink, self.drop_tags)
+        if delay:
+            # The muxer drops what the encoder has put before the beginning.
+            def shift(_, event):
+                if event.type == Gst.EventType.CAPS:
+                    last.set_offset(-(delay * Gst.SECOND // event.parse_caps()[0].get_value("rate")))
+            self.watch_events(sink, shift)
         last.link(sink)
-        self.kept.add(name)
+        self.used_streams.add(name)
         self.has_sound = True
 
     def check_streams(self, _):
@@ -177,7 +185,7 @@ class Work:
         if not self.decoded:
             return 10, NOTHING
         if self.searching > self.searched:
-            return 120, f"{self.setup.detector or 'the detector'} has not answered for 120 s, which says nothing about this file"
+            return 120, "the detector has not answered for 120 s"
         return 120, f"no frame came for 120 s after {count(self.decoded, 'frame')}: try it alone, with --no-sound or --backend cpu"
 
     def run(self, progress):
@@ -187,27 +195,25 @@ class Work:
         def each(message):
             kind = message.get_structure().get_name() if message is not None and message.get_structure() else ""
             if kind == "cudagaussblur" and message.src == self.blur:
-                if self.size is None:
-                    picture = GstVideo.VideoInfo.new_from_caps(self.blur.get_static_pad("src").get_current_caps())
-                    self.size = picture.width, picture.height
                 self.posted.append(message.get_structure().get_uint64("timestamp")[1])
                 self.report.update(message.get_structure(), self.size)
             elif kind == "no-video":
                 raise Refused(NO_PICTURES)
             elif kind == "new-size":
                 raise Refused("its pictures change their size: cut it there, and cover the parts")
-            progress(len(self.pushed), self.pushed[-1] / duration if self.pushed and duration else 0)
+            done = min(self.encoded, len(self.pushed))
+            progress(done, self.pushed[done - 1] / duration if done and duration else 0)
             return self.decoded + self.encoded
 
         play(self.pipeline, each, self.stalled)
         if not self.encoded:
             raise Refused(NO_PICTURES)
-        is_told = self.posted == self.pushed or "region-mode=frame" in self.setup.blur
+        is_told = self.posted == self.pushed or not self.posted and self.setup.finder == "identity"
         if not is_told or not self.decoded == len(self.pushed) == self.encoded:
             raise Refused(f"of {count(self.decoded, 'frame')} {len(self.pushed)} were covered and {self.encoded} written: "
                           "that is an error of this program; please report it")
         self.report.finish()
-        self.notes += self.input.left_out(self.kept) + self.remarks()
+        self.notes += self.input.left_out(self.used_streams) + self.remarks()
 
     def share(self, box):
         """A box as shares of the width and the height."""
@@ -215,9 +221,8 @@ class Work:
 
     def remarks(self):
         """How the pictures of the result differ from the input's, besides the covers."""
-        notes, latest, back = [], -1, 0
-        for time in self.pushed:
-            back, latest = back + (time <= latest), max(latest, time)
+        notes, latest = [], list(itertools.accumulate(self.pushed, max))
+        back = sum(time <= before for before, time in zip(latest, self.pushed[1:]))
         if self.input.has_alpha:
             notes.append("transparent parts are black, as players show them" + (
                 f"; {count(self.read, 'frame')} became {self.decoded} of a constant rate" if self.read != self.decoded else ""))
@@ -225,7 +230,7 @@ class Work:
             notes.append(f"its samples have {self.input.bits} bits, those of the result {self.bits}")
         elif self.bits > 8:
             notes.append("10 bits are kept, in H.265, which some browsers do not play")
-        end, whole = max(self.report.end, latest), self.input.duration
+        end, whole = max(self.report.end, latest[-1]), self.input.duration
         if whole - end > max(min(2 * Gst.SECOND, whole // 20), Gst.SECOND // 5):
             notes.append(f"only {end / Gst.SECOND:.1f} s of {whole / Gst.SECOND:.1f} s have pictures: is it complete?")
         if back:

@@ -14,17 +14,18 @@ class Stuck(Refused):
     """An element never returns. What is played after it might be as stuck, and the program cannot end by itself."""
 
 
-# Threads that stop a pipeline.
-stopping = []
+# The thread that stops the pipeline of the moment.
+stopping = threading.Thread()
 
 
 def is_stuck():
-    return any(thread.is_alive() for thread in stopping)
+    return stopping.is_alive()
 
 
 def play(pipeline, each=lambda message: None, stalled=lambda: (120, "no frame came for 120 s")):
-    """Plays to the end and calls `each` with every message, and with None if a tenth of a second brings none. It returns how many
+    """Plays to the end and calls `each` with every message, and with None if a tenth of a second brings none. `each` returns how many
     frames have come. If that number does not grow for as many seconds as `stalled` says, its sentence is raised."""
+    global stopping
     heard, frames, bus = time.monotonic(), None, pipeline.get_bus()
     pipeline.set_state(Gst.State.PLAYING)
     try:
@@ -44,11 +45,11 @@ def play(pipeline, each=lambda message: None, stalled=lambda: (120, "no frame ca
                 raise Refused(sentence)
     finally:
         # An element that never returns would let this program wait for ever.
-        stopping[:] = [threading.Thread(target=pipeline.set_state, args=[Gst.State.NULL], daemon=True)]
-        stopping[0].start()
-        stopping[0].join(2 if signals else 10)
+        stopping = threading.Thread(target=pipeline.set_state, args=[Gst.State.NULL], daemon=True)
+        stopping.start()
+        stopping.join(2 if signals else 10)
         if is_stuck() and not signals:
-            raise Stuck(f"{sys.exc_info()[1]}; nor does it stop, so that this program ends")
+            raise Stuck(f"{sys.exc_info()[1]}; the pipeline does not stop, so the program ends")
 
 
 def failure(message):
@@ -58,7 +59,7 @@ def failure(message):
     if (error.domain, error.code) == ("gst-resource-error-quark", Gst.ResourceError.NO_SPACE_LEFT):
         return Full()
     if message.src.get_name() == "detector":
-        return Refused(f"the detector has failed, which says nothing about this file: {text}")
+        return Refused(f"the detector has failed: {text}")
     if error.domain == "gst-stream-error-quark":
         return Refused(f"it cannot be read to the end ({text}): it is damaged, or needs another decoder; try to play it")
     return Refused(text)

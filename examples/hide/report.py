@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MPL-2.0
-"""The seconds of a result that a person has to look at, and a table of them that boxes_from_file.py takes."""
+"""The seconds of a result that a person has to look at, and a table of them that boxes_from_file.py reads."""
 
 import csv
 import io
@@ -31,8 +31,7 @@ class Doubt:
     number: int = 0
 
     def rank(self):
-        """Ascending from the worst on: objects that were detected for a second or more, by kind, those without a cover at the
-        end, and by their detections."""
+        """Sort key, worst first: long-lived objects, then kind, then no cover at the end, then most detections."""
         return self.brief, list(KINDS).index(self.what), self.end is None, -self.detections
 
     def sentence(self):
@@ -65,8 +64,7 @@ class Track:
 
 
 class Report:
-    """Follows the objects of a result by the messages in which the element says what it covered. They speak of detections,
-    because nobody counted the objects."""
+    """Follows the objects of a result by the messages in which the element says what it covered."""
 
     def __init__(self, every):
         # An object is searched in one frame of so many. Missing from fewer frames says nothing.
@@ -125,7 +123,7 @@ class Report:
         track.detections += 1
 
     def close(self, number, end):
-        """Takes the doubts of a track that is over: in the first frame without it, or with the video."""
+        """Moves the doubts of a track to the list: in the first frame without it, or at the end of the video."""
         track = self.tracks.pop(number)
         brief = track.first is None or track.last - track.first < Gst.SECOND
         start, place = track.missing or (end, track.box)
@@ -148,7 +146,7 @@ class Report:
             doubt.number = number
 
     def table(self):
-        """A CSV file that boxes_from_file.py takes: two keyframes for each doubt. Times are rounded outwards."""
+        """A CSV file that boxes_from_file.py reads: two keyframes for each doubt. Times are rounded outwards."""
         text = io.StringIO()
         lines = csv.writer(text, lineterminator="\n")
         lines.writerow("time x y width height label id what".split())

@@ -242,7 +242,7 @@ class SelfieSegmentation(GstBase.BaseTransform):
         if self.last:
             mask = self.last[0] + scaled(new, *self.size) * (mask - self.last[0])
         self.last = mask, coarse
-        # With region-mode=outside cudagaussblur shows nothing of samples below 128, and all of those of 255; inside, it covers 0 not at all.
+        # cudagaussblur's region-mode=outside shows nothing of samples below 128 and all of those of 255; inside leaves 0 uncovered.
         samples = (mask * (128 / max(self.threshold, 1e-6))).clip(0, 128) + ((mask - self.threshold) * (127 / SOFT)).clip(0, 127)
         samples = samples.astype(numpy.uint8)
         if samples.max() < 128:
@@ -251,17 +251,18 @@ class SelfieSegmentation(GstBase.BaseTransform):
             GstVideo.buffer_add_video_region_of_interest_meta(buffer, "nothing", 0, 0, 0, 0)
             return
         # The box of the person, and a sample around it: if the person is lost, cudagaussblur covers the box.
+        rows, columns = (numpy.flatnonzero(samples.max(axis) >= 128) for axis in (1, 0))
         (top, bottom), (left, right) = (
-            (max(places[0] - 1, 0), min(places[-1] + 2, side))
-            for side, places in zip(self.size, (numpy.flatnonzero(samples.max(axis) >= 128) for axis in (1, 0))))
+            (max(places[0] - 1, 0), min(places[-1] + 2, side)) for places, side in zip((rows, columns), self.size))
         samples = samples[top:bottom, left:right]
-        height, width = samples.shape
-        (x, end), (y, bottom) = ([round(place * picture / side) for place in places] for places, picture, side in (
-            ((left, right), self.info.width, self.size[1]), ((top, bottom), self.info.height, self.size[0])))
-        meta = GstVideo.buffer_add_video_region_of_interest_meta(buffer, "person", x, y, end - x, bottom - y)
+        (x, x_end), (y, y_end) = (
+            [round(place * picture / side) for place in places] for places, picture, side in (
+                ((left, right), self.info.width, self.size[1]), ((top, bottom), self.info.height, self.size[0])))
+        meta = GstVideo.buffer_add_video_region_of_interest_meta(buffer, "person", x, y, x_end - x, y_end - y)
         detection = Gst.Structure.new_empty("detection")
         detection.set_value("confidence", float(self.confidence.max()))
         meta.add_param(detection)
+        height, width = samples.shape
         caps = Gst.Caps.from_string(f"video/x-raw, format=GRAY8, width={width}, height={height}, framerate=0/1")
         # Rows of GRAY8 begin at multiples of four bytes.
         samples = numpy.pad(samples, [(0, 0), (0, -width % 4)])

@@ -618,7 +618,7 @@ fn files_of_boxes_that_do_not_fit_are_refused() {
     workspace.shell(CLIP);
     workspace.write("text.mp4", "no video");
     for (video, boxes, reason) in [
-        ("input", "frame,x,y,width,height\n20,0,0,8,8\n", "input.mp4: 1 boxes of boxes.csv are beyond its end"),
+        ("input", "frame,x,y,width,height\n20,0,0,8,8\n", "input.mp4: 1 line of boxes.csv beyond the end of the video"),
         ("input", "x,y,width,height\n0,0,8,8\n", "one column frame or one column time"),
         ("input", "frame,x,y,width\n0,0,0,8\n", "has no column height"),
         ("input", "frame,x,y,width,height,size\n0,0,0,8,8,1\n", "has a column size, which is not used"),
@@ -636,7 +636,11 @@ fn files_of_boxes_that_do_not_fit_are_refused() {
             "time,x,y,width,height,id,label\n0.1,0,0,8,8,a,face\n0.2,0,0,8,8,a,plate\n",
             "line 3: id a is also in line 2, with another label",
         ),
-        ("input", "frame,x,y,width,height,id\n1,0,0,8,8,a\n40,0,0,8,8,a\n", "1 boxes of boxes.csv are beyond its end"),
+        (
+            "input",
+            "frame,x,y,width,height,id\n1,0,0,8,8,a\n40,0,0,8,8,a\n",
+            "1 line of boxes.csv beyond the end of the video",
+        ),
         ("input", "", "has no column x"),
         ("input", "frame,x,y,width,height\n", "has no boxes, so that nothing would be covered"),
         ("text", "frame,x,y,width,height\n0,0,0,8,8\n", "text.mp4: it is not a video"),

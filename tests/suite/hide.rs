@@ -113,7 +113,7 @@ in/variable.mkv: 16 frames, 1 object found, 0.0 s doubtful
 in/sub/gap.mp4: 8 frames, 1 object found, 0.0 s doubtful
 5 videos in out; look at out/report.html
 1.5 s in 1 video may show what should be covered: the report has pictures
-nothing was found in 1 video, which show all that is in them: look at out/nobody.mp4
+nothing was found in 1 video, so nothing is covered there: look at out/nobody.mp4
 ";
     assert_eq!(stdout, expected);
     let broken = "in/<b>\\n.mp4: it is not a video, or it is damaged from the first byte on: try to play it\n";
@@ -498,7 +498,7 @@ class Interpreter:
     let arguments = "hide.py --backend=cpu input.mp4 --out=out --hide=people";
     workspace.says(&format!(
         "CUDAGAUSSBLUR_MODELS=$PWD {arguments} =! \
-         …input.mp4: the detector has failed, which says nothing about this file: the model failed: it ran out of memory"
+         …input.mp4: the detector has failed: the model failed: it ran out of memory"
     ));
     workspace.shell("rm reached");
     let mut command = workspace.command(&format!("HANGS=1 CUDAGAUSSBLUR_MODELS=$PWD {arguments}"));
