@@ -10,8 +10,7 @@ The first row of a clip is the job as hide.py has it. Each --set is another row:
 cudagaussblur changed, such as --set "threshold=0.3 min-confidence=0.4". --phases measures each clip N times, without its first 0 to
 N-1 frames, so that other frames are searched, and adds the rows up.
 
-Nobody has marked the faces: the reference is centerface in every frame, in the whole picture's size, of a confidence above T (0.5).
-Its boxes are linked from frame to frame, and gaps of up to 12 frames between two linked boxes are interpolated. So the reference has
+Nobody has marked the faces. The reference is CenterFace on every frame at full resolution, with a confidence above T (0.5). Its boxes are linked from frame to frame, and gaps of up to 12 frames between two linked boxes are interpolated. So the reference has
 false faces, too: --list prints where each face is open and where each false object is, to look at them.
 
  faces       boxes of the reference in all frames
@@ -203,11 +202,11 @@ def main():
                 row += one
                 sentences += more
             totals[variant] += row
-            print("|", " | ".join(map(str, (video.name, variant or "as the job", *row.cells()))), "|", flush=True)
+            print("|", " | ".join(map(str, (video.name, variant or "hide.py", *row.cells()))), "|", flush=True)
             for sentence in sentences if arguments.list else []:
                 print(f"    {sentence}")
     for variant, total in totals.items():
-        print("|", " | ".join(map(str, ("**all**", variant or "as the job", *total.cells()))), "|")
+        print("|", " | ".join(map(str, ("**all**", variant or "hide.py", *total.cells()))), "|")
 
 
 if __name__ == "__main__":

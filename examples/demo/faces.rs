@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! `--faces`: covers the faces that the element centerface finds in every fifth frame.
+//! `--faces`: covers the faces that the element centerface finds in every fifth frame and in the one after a new face.
 
 use std::error::Error;
 
