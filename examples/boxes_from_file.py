@@ -32,6 +32,7 @@ import gi.overrides.Gst
 from hide.folder import new_part, put
 from hide.jobs import Setup
 from hide.pipeline import cover
+from hide.play import leave
 from hide.terminal import Interrupted, Refused, count, on_signal, printable
 
 FORMAT = """\
@@ -289,7 +290,7 @@ def main():
     except Refused as error:
         return f"{printable(arguments.video)}: {error}" if part else str(error)
     except OSError as error:
-        return f"{arguments.result} cannot be written: {error.strerror}"
+        return f"{printable(error.filename or arguments.result)} cannot be read or written: {error.strerror}"
     finally:
         if part and os.path.exists(part):
             os.remove(part)
@@ -302,4 +303,4 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    leave(main())

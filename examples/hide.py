@@ -35,6 +35,7 @@ except (ImportError, ValueError) as error:
     sys.exit(f"{error}: install python3-gst-1.0 and gir1.2-gst-plugins-base-1.0")
 
 from hide.main import main
+from hide.play import leave
 
 if __name__ == "__main__":
-    sys.exit(main())
+    leave(main())

@@ -58,7 +58,7 @@ class Batch:
             table_part = write_part(table, work.report.table()) if has_doubts else None
             entry = self.line(
                 video, result, before, made=state(part), table=state(table_part) if table_part else None, frames=len(work.pushed),
-                notes=work.notes, seconds=max(work.report.end, *work.pushed) / Gst.SECOND,
+                notes=work.notes, seconds=max(work.ends) / Gst.SECOND,
                 covered=work.report.covered if self.options["hide"] != "everything" else None, **found)
             # First, so that a result that exists is in the index, whenever the program is killed.
             self.folder.add(entry)

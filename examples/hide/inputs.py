@@ -1,18 +1,20 @@
 # SPDX-License-Identifier: MPL-2.0
 """Which streams and tags of an input its result gets. Whatever it does not get is named here."""
 
+import os
 import pathlib
 
 from gi.repository import GLib, Gst, GstPbutils
 
-from .play import play
+from .play import Stuck, play, stop
 from .terminal import Interrupted, Refused, count, signals
 
 # Tags that the result gets. Others may show or name what is covered: a cover picture, a comment, the place.
 TAGS = {Gst.TAG_TITLE, Gst.TAG_ARTIST, Gst.TAG_ALBUM, Gst.TAG_DATE, Gst.TAG_DATE_TIME, Gst.TAG_LANGUAGE_CODE, Gst.TAG_BITRATE,
         Gst.TAG_CODEC, Gst.TAG_VIDEO_CODEC, Gst.TAG_AUDIO_CODEC}
 # Tags that the result needs no more: its pictures are turned, and its streams are new.
-NEEDLESS_TAGS = {Gst.TAG_LANGUAGE_NAME, Gst.TAG_IMAGE_ORIENTATION, Gst.TAG_APPLICATION_NAME, Gst.TAG_TRACK_NUMBER, Gst.TAG_TRACK_COUNT}
+NEEDLESS_TAGS = {Gst.TAG_LANGUAGE_NAME, Gst.TAG_IMAGE_ORIENTATION, Gst.TAG_APPLICATION_NAME, Gst.TAG_TRACK_NUMBER, Gst.TAG_TRACK_COUNT,
+                 "has-crc"}
 # Bits of a sample by bits of a pixel, where a sample has more than 8; and the pixels that have alpha.
 DEEP, ALPHA = {30: 10, 36: 12, 40: 10, 48: 12, 64: 16}, {32, 40, 48, 64}
 NOTHING = "nothing was decoded in 10 s: it is cut off or damaged; try to play it"
@@ -23,6 +25,10 @@ class Input:
     """A file with pictures, and what its result lacks of it."""
 
     def __init__(self, path):
+        if not os.path.isfile(path):
+            raise Refused("there is no such file")
+        # GStreamer would not tell a file that may not be read from a damaged one.
+        open(path, "rb").close()
         self.uri = pathlib.Path(path).absolute().as_uri()
         info = self.discover()
         self.lacking = [detail.split("|")[3] for detail in info.get_missing_elements_installer_details()]
@@ -42,7 +48,7 @@ class Input:
         names = {"audio": "sound", "unknown": "data"}
         self.streams = {stream.get_stream_id(): names.get(stream.get_stream_type_nick(), stream.get_stream_type_nick())
                         for stream in streams}
-        self.streams |= {name: f"a second video track of {count(number, 'picture')}" for name, number in pictures.items()}
+        self.streams |= {name: f"another video track, of {count(number, 'picture')}" for name, number in pictures.items()}
         # Demuxers add those of the file to each stream's. Tags of other kinds describe how a stream is encoded.
         tags = set().union(*(names_of(stream.get_tags()) for stream in (info.get_stream_info(), *streams)))
         tags = sorted(Gst.tag_get_nick(name) for name in tags - TAGS - NEEDLESS_TAGS if Gst.tag_get_flag(name) == Gst.TagFlag.META)
@@ -58,17 +64,17 @@ class Input:
         GLib.timeout_add(100, lambda: not found and not signals)
         while not found and not signals:
             GLib.MainContext.default().iteration(True)
-        discoverer.stop()
+        # If it is not done, it may be stuck.
+        stop(discoverer.stop)
         discoverer.disconnect(handler)
         if signals:
             raise Interrupted
         info, error = found[0]
         result = GstPbutils.DiscovererResult
-        if error and error.matches(Gst.resource_error_quark(), Gst.ResourceError.NOT_FOUND):
-            raise Refused("there is no such file")
         if info.get_result() == result.ERROR:
             raise Refused("it is not a video, or it is damaged from the first byte on: try to play it"
-                          if error.code in (Gst.StreamError.TYPE_NOT_FOUND, Gst.StreamError.WRONG_TYPE) else NO_PICTURES)
+                          if error.matches(Gst.stream_error_quark(), Gst.StreamError.TYPE_NOT_FOUND)
+                          or error.matches(Gst.stream_error_quark(), Gst.StreamError.WRONG_TYPE) else NO_PICTURES)
         # decodebin may lose the error of a demuxer that finds nothing in a file that is cut off.
         if info.get_result() in (result.TIMEOUT, result.BUSY):
             raise Refused(NOTHING)
@@ -97,6 +103,8 @@ class Input:
         pipeline.get_by_name("parse").connect("pad-added", add)
         try:
             play(pipeline, lambda _: sum(pictures.values()))
+        except Stuck:
+            raise
         except Refused:
             # What comes before the damage is as long in each track.
             pass

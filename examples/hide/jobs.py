@@ -90,6 +90,7 @@ class Setup:
 
     def __init__(self, job, chosen, blur="", size=None, sound=True, on_pipeline=None):
         self.job, self.sound, self.size, self.on_pipeline = job, sound, size or (32766, 32766), on_pipeline
+        self.is_scaled = size is not None
         self.settings = {name: job[name] for name in SETTINGS if name in job} | chosen
         values = self.settings | dict(weak=min(WEAK, self.settings.get("threshold", WEAK)))
         self.finder = job["finder"].format(**values)

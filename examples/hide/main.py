@@ -14,7 +14,7 @@ from .batch import Batch
 from .folder import PAGE, Folder, find_videos, name_results
 from .jobs import JOBS, SETTINGS, Setup
 from .page import is_empty
-from .play import Stuck, is_stuck
+from .play import Stuck
 from .terminal import Interrupted, Refused, Terminal, count, on_signal, printable, signals
 
 
@@ -25,9 +25,6 @@ def main():
         last = traceback.extract_tb(error.__traceback__)[-1]
         sys.exit(f"hide.py has failed, please report it: {type(error).__name__}: {error} ({os.path.basename(last.filename)}, line "
                  f"{last.lineno})")
-    if is_stuck():
-        # The interpreter would wait for the element.
-        os._exit(status)
     return status
 
 

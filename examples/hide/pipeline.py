@@ -29,7 +29,7 @@ def cover(setup, path, descriptor, progress):
         except Refused as refused:
             if work.decoded and len(encoders) > 1:
                 encoders = encoders[1:]
-            elif work.has_sound:
+            elif work.has_sound and work.searching == work.searched:
                 with_sound, reason = False, refused
             else:
                 raise
@@ -52,10 +52,10 @@ class Work:
         self.has_sound = False
         # Frames that were read; that are to be covered; that the detector received and returned; and that were encoded.
         self.read = self.decoded = self.searching = self.searched = self.encoded = 0
-        # Width and height of the covered frames.
-        self.size = None
-        # Timestamps of the frames that left the blur, and of those that it posted a message about.
-        self.pushed, self.posted = [], []
+        # Width and height of the covered frames, and of those that were decoded.
+        self.size = self.given = None
+        # Running times of the frames that left the blur, their ends, and timestamps of those that it posted a message about.
+        self.pushed, self.ends, self.posted = [], [], []
         self.bits = min(input.bits, 10) if encoder in TEN_BIT_ENCODERS else 8
         format = "I420_10LE" if self.bits == 10 else "I420"
         # Streams that decode to none of these, such as subtitles, are not exposed.
@@ -64,7 +64,7 @@ class Work:
         alpha = "videoconvert ! videoflip video-direction=auto ! compositor background=black start-time-selection=first ! "
         self.pipeline = Gst.parse_launch(
             f'uridecodebin name=input caps="{";".join(formats)}" expose-all-streams=false '
-            f"{QUEUE} name=video ! {alpha if input.has_alpha else ''}identity name=head ! {setup.elements(format, setup.finder)} ! "
+            f"{QUEUE} name=video ! {alpha if input.has_alpha else ''}identity name=head single-segment=true ! {setup.elements(format, setup.finder)} ! "
             f"{encoder.element} name=encoder {encoder.settings} ! {self.muxer.element} name=mux ! fdsink name=file async=false fd={descriptor}")
         self.source, self.video, self.blur = (self.pipeline.get_by_name(name) for name in ("input", "video", "blur"))
         self.source.set_property("uri", input.uri)
@@ -73,18 +73,23 @@ class Work:
         self.watch_events(self.video.get_static_pad("sink"), self.copy_tags)
         self.watch_events(self.pipeline.get_by_name("encoder").get_static_pad("sink"), self.drop_tags)
         self.watch_events(self.blur.get_static_pad("src"), self.check_size)
+        self.watch_events(self.pipeline.get_by_name("head").get_static_pad("src"), self.note_size)
         self.watch("video", "sink", self.count_up("read"))
         self.watch("head", "src", self.count_up("decoded"))
         if self.pipeline.get_by_name("detector"):
             self.watch("detector", "sink", self.count_up("searching"))
             self.watch("detector", "src", self.count_up("searched"))
-        self.watch("blur", "src", lambda buffer: self.pushed.append(buffer.pts))
+        self.watch("blur", "src", self.note_time)
         self.watch("encoder", "src", self.count_up("encoded"))
         if setup.on_pipeline:
             setup.on_pipeline(self.pipeline)
 
     def count_up(self, name):
         return lambda buffer: setattr(self, name, getattr(self, name) + 1)
+
+    def note_time(self, buffer):
+        self.pushed.append(buffer.pts)
+        self.ends.append(buffer.pts + (buffer.duration if buffer.duration != Gst.CLOCK_TIME_NONE else 0))
 
     def watch(self, element, pad, each):
         """Calls `each` with the buffers of a pad."""
@@ -123,6 +128,11 @@ class Work:
             if self.pushed and size != self.size:
                 self.post("new-size")
             self.size = size
+
+    def note_size(self, _, event):
+        if event.type == Gst.EventType.CAPS:
+            picture = GstVideo.VideoInfo.new_from_caps(event.parse_caps())
+            self.given = picture.width, picture.height
 
     def post(self, name):
         self.source.post_message(Gst.Message.new_application(self.source, Gst.Structure.new_empty(name)))
@@ -230,7 +240,15 @@ class Work:
             notes.append(f"its samples have {self.input.bits} bits, those of the result {self.bits}")
         elif self.bits > 8:
             notes.append("10 bits are kept, in H.265, which some browsers do not play")
-        end, whole = max(self.report.end, latest[-1]), self.input.duration
+        (width, height), (given_width, given_height) = self.size, self.given
+        if width * height < 0.9 * given_width * given_height and not self.setup.is_scaled:
+            notes.append(f"its pictures of {given_width}x{given_height} are scaled to {width}x{height}")
+        # Damage in the middle of a file.
+        median = sorted(after - before for before, after in zip(self.pushed, self.pushed[1:]))[len(self.pushed) // 2 - 1:][:1] or [0]
+        gaps = [(after - end, end, after) for end, after in zip(self.ends, self.pushed[1:])]
+        if gaps and max(gaps)[0] > max(Gst.SECOND // 2, 10 * median[0]):
+            notes.append(f"no pictures from {max(gaps)[1] / Gst.SECOND:.1f} s to {max(gaps)[2] / Gst.SECOND:.1f} s: is it damaged?")
+        end, whole = max(self.ends), self.input.duration
         if whole - end > max(min(2 * Gst.SECOND, whole // 20), Gst.SECOND // 5):
             notes.append(f"only {end / Gst.SECOND:.1f} s of {whole / Gst.SECOND:.1f} s have pictures: is it complete?")
         if back:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MPL-2.0
 """Plays a pipeline to its end, or says why that cannot be done."""
 
+import os
 import sys
 import threading
 import time
@@ -14,18 +15,33 @@ class Stuck(Refused):
     """An element never returns. What is played after it might be as stuck, and the program cannot end by itself."""
 
 
-# The thread that stops the pipeline of the moment.
+# The thread that stops something at the moment.
 stopping = threading.Thread()
 
 
-def is_stuck():
-    return stopping.is_alive()
+def stop(function, *arguments):
+    """Calls a function that stops something and may never return, because an element does not. Returns whether it has."""
+    global stopping
+    stopping = threading.Thread(target=function, args=arguments, daemon=True)
+    stopping.start()
+    stopping.join(2 if signals else 10)
+    return not stopping.is_alive()
+
+
+def leave(status):
+    """Ends the program with a status, or with a sentence about a failure. The interpreter would wait for what does not stop."""
+    if not stopping.is_alive():
+        sys.exit(status)
+    if isinstance(status, str):
+        print(status, file=sys.stderr)
+    for stream in filter(None, (sys.stdout, sys.stderr)):
+        stream.flush()
+    os._exit(status if isinstance(status, int) else 1)
 
 
 def play(pipeline, each=lambda message: None, stalled=lambda: (120, "no frame came for 120 s")):
     """Plays to the end and calls `each` with every message, and with None if a tenth of a second brings none. `each` returns how many
     frames have come. If that number does not grow for as many seconds as `stalled` says, its sentence is raised."""
-    global stopping
     heard, frames, bus = time.monotonic(), None, pipeline.get_bus()
     pipeline.set_state(Gst.State.PLAYING)
     try:
@@ -44,12 +60,8 @@ def play(pipeline, each=lambda message: None, stalled=lambda: (120, "no frame ca
             elif time.monotonic() - heard > patience:
                 raise Refused(sentence)
     finally:
-        # An element that never returns would let this program wait for ever.
-        stopping = threading.Thread(target=pipeline.set_state, args=[Gst.State.NULL], daemon=True)
-        stopping.start()
-        stopping.join(2 if signals else 10)
-        if is_stuck() and not signals:
-            raise Stuck(f"{sys.exc_info()[1]}; the pipeline does not stop, so the program ends")
+        if not stop(pipeline.set_state, Gst.State.NULL) and not signals:
+            raise Stuck(f"{sys.exc_info()[1] or 'the end was reached'}; the pipeline does not stop, so the program ends")
 
 
 def failure(message):
@@ -57,7 +69,7 @@ def failure(message):
     error = message.parse_error()[0]
     text = error.message.strip().rstrip(".")
     if (error.domain, error.code) == ("gst-resource-error-quark", Gst.ResourceError.NO_SPACE_LEFT):
-        return Full()
+        return Full("the disk is full")
     if message.src.get_name() == "detector":
         return Refused(f"the detector has failed: {text}")
     if error.domain == "gst-stream-error-quark":

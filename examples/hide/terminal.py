@@ -2,10 +2,10 @@
 """What the user reads while the program runs: sentences, failures and a line of progress."""
 
 import os
-import shutil
 import signal
 import sys
 import time
+import unicodedata
 
 # Signals that came. They end the batch.
 signals = []
@@ -39,9 +39,17 @@ def count(number, noun):
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
+def columns(text):
+    """The width of a text on a terminal."""
+    return sum(2 if unicodedata.east_asian_width(letter) in "WF" else 1 for letter in text)
+
+
 def shortened(text, width):
-    """The text with its middle left out if it is longer."""
-    return text if len(text) <= width else text[:width // 3] + "…" + text[len(text) - (width - width // 3 - 1):]
+    """The text with its middle left out if it is wider."""
+    left, right = (len(text) + 1) // 2, len(text) // 2
+    while columns(text[:left] + text[len(text) - right:]) > width - (left + right < len(text)) and left + right > 2:
+        left, right = (left - 1, right) if left >= right else (left, right - 1)
+    return text if left + right == len(text) else text[:left] + "…" + text[len(text) - right:]
 
 
 class Terminal:
@@ -84,5 +92,5 @@ class Terminal:
             self.write(sys.stderr, before + name + after + "\n")
             return
         bar = f"[{'#' * int(share * 10):.<10}] "
-        room = shutil.get_terminal_size().columns - 1 - len(bar + before + after)
+        room = os.get_terminal_size(sys.stderr.fileno()).columns - 1 - columns(bar + before + after)
         self.write(sys.stderr, f"\r{bar}{before}{shortened(name, max(8, room))}{after}\x1b[K")

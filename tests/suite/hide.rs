@@ -338,6 +338,10 @@ fn play(pipeline: &gst::Bin) {
 
 /// Writes a file with a chapter named Anna, which `gst-launch-1.0` cannot.
 fn write_chapters(file: &Path) {
+    let pipeline = pipeline(&format!(
+        "videotestsrc num-buffers=5 ! video/x-raw,format=I420 ! x264enc ! matroskamux name=mux ! filesink location={}",
+        file.display()
+    ));
     let mut entry = gst::TocEntry::new(gst::TocEntryType::Edition, "edition");
     let mut chapter = gst::TocEntry::new(gst::TocEntryType::Chapter, "chapter");
     let mut tags = gst::TagList::new();
@@ -347,10 +351,6 @@ fn write_chapters(file: &Path) {
     entry.get_mut().unwrap().append_sub_entry(chapter);
     let mut toc = gst::Toc::new(gst::TocScope::Global);
     toc.get_mut().unwrap().append_entry(entry);
-    let pipeline = pipeline(&format!(
-        "videotestsrc num-buffers=5 ! video/x-raw,format=I420 ! x264enc ! matroskamux name=mux ! filesink location={}",
-        file.display()
-    ));
     let mux = pipeline.by_name("mux").unwrap().dynamic_cast::<gst::TocSetter>().unwrap();
     mux.set_toc(Some(&toc));
     play(&pipeline);
@@ -399,6 +399,11 @@ fn what_a_result_lacks_is_said() {
          launch videotestsrc num-buffers=5 ! {encode} ! taginject tags='comment=(string)Anna,language-code=(string)de' ! \
              qtmux ! filesink location=in/comment.mov
          launch videotestsrc num-buffers=5 ! {deep} ! x265enc log-level=none ! h265parse ! mp4mux ! filesink location=in/deep.mp4
+         launch videotestsrc num-buffers=90 ! video/x-raw,framerate=30/1 ! jpegenc ! avimux ! filesink location=in/zeros.avi
+         dd if=/dev/zero of=in/zeros.avi bs=4096 seek=$(($(stat -c %s in/zeros.avi) / 3 / 4096)) status=none conv=notrunc \
+             count=$(($(stat -c %s in/zeros.avi) / 3 / 4096))
+         launch videotestsrc num-buffers=2 ! video/x-raw,format=I420,width=20000,height=32 ! jpegenc ! matroskamux ! \
+             filesink location=in/wide.mkv
          launch videotestsrc num-buffers=5 ! {encode} ! mp4mux ! filesink location=plain.mp4
          head -c 700 plain.mp4 >in/cut.mp4"
     ));
@@ -411,16 +416,20 @@ in/alpha.mov: 5 frames; transparent parts are black, as players show them
 in/chapters.mkv: 5 frames; left out: chapters
 in/comment.mov: 5 frames; left out: tags (comment)
 in/deep.mp4: 5 frames; 10 bits are kept, in H.265, which some browsers do not play
-in/preview.mkv: 30 frames; left out: a second video track of 1 picture
+in/preview.mkv: 30 frames; left out: another video track, of 1 picture
 in/steps.mkv: 20 frames; 4 frames with timestamps that do not increase: players leave them out
+in/wide.mkv: 2 frames; its pictures of 20000x32 are scaled to 16384x26
 in/words.mkv: 5 frames; left out: subtitles
-8 videos in out; look at out/report.html
+10 videos in out; look at out/report.html
 ";
-    // How many frames are in half of a file depends on the encoder.
-    let (half, others): (Vec<_>, Vec<_>) =
-        stdout.split_inclusive('\n').partition(|line| line.starts_with("in/half.mkv: "));
+    // How many frames are in half of a file, and how many damage costs, depends on the encoder.
+    let (damaged, others): (Vec<_>, Vec<_>) = stdout
+        .split_inclusive('\n')
+        .partition(|line| ["in/half.mkv: ", "in/zeros.avi: "].iter().any(|name| line.starts_with(name)));
     assert_eq!((status, &others.concat()[..]), (1, expected), "{stderr}");
-    assert!(half.len() == 1 && half[0].ends_with(" s of 4.0 s have pictures: is it complete?\n"), "{half:?}");
+    let [half, zeros] = damaged[..] else { panic!("{stdout}") };
+    assert!(half.ends_with(" s of 4.0 s have pictures: is it complete?\n"), "{half}");
+    assert!(zeros.contains("; no pictures from 1.") && zeros.ends_with(" s: is it damaged?\n"), "{zeros}");
     assert!(
         stderr.contains("\nin/cut.mp4: it has no pictures, is cut off")
             || stderr.contains("\nin/cut.mp4: nothing was decoded in 10 s"),
@@ -438,6 +447,50 @@ in/words.mkv: 5 frames; left out: subtitles
     }
     let caps = workspace.stdout("gst-launch-1.0 -v filesrc location=out/deep.mp4 ! decodebin ! fakesink");
     assert!(caps.contains("format=(string)I420_10LE") && caps.contains("colorimetry=(string)bt2100-pq"), "{caps}");
+}
+
+/// Gives the only track of a file from mp4mux an edit list: of each edit the beginning and the length in seconds.
+fn write_edits(file: &Path, edits: &[[f64; 2]]) {
+    let mut bytes = fs::read(file).unwrap();
+    let place = |bytes: &[u8], name: &[u8]| bytes.windows(4).position(|window| window == name).unwrap() - 4;
+    let number = |bytes: &[u8], at: usize| u32::from_be_bytes(bytes[at..at + 4].try_into().unwrap());
+    // Times of the file, then of the track.
+    let scales = [b"mvhd", b"mdhd"].map(|name| f64::from(number(&bytes, place(&bytes, name) + 20)));
+    let mut entries = (edits.len() as u32).to_be_bytes().to_vec();
+    for [begin, length] in edits {
+        for value in [(length * scales[0]) as u32, (begin * scales[1]) as u32, 0x0001_0000] {
+            entries.extend(value.to_be_bytes());
+        }
+    }
+    let boxed = |name: &[u8], content: &[u8]| [&(content.len() as u32 + 8).to_be_bytes(), name, content].concat();
+    let edts = boxed(b"edts", &boxed(b"elst", &[&[0; 4], &entries[..]].concat()));
+    let old = place(&bytes, b"edts");
+    let length = number(&bytes, old) as usize;
+    for name in [b"moov", b"trak"] {
+        let at = place(&bytes, name);
+        let size = number(&bytes, at) as usize + edts.len() - length;
+        bytes[at..at + 4].copy_from_slice(&(size as u32).to_be_bytes());
+    }
+    bytes.splice(old..old + length, edts);
+    fs::write(file, bytes).unwrap();
+}
+
+/// Phones cut a video by an edit list. Frames of two edits have timestamps of the track, and times of the whole.
+#[test]
+fn edits_of_a_file_stay() {
+    let workspace = Workspace::new("hide-edits");
+    workspace.shell(
+        "gst-launch-1.0 -q videotestsrc num-buffers=90 ! video/x-raw,format=I420,width=64,height=48,framerate=30/1 ! \
+         x264enc key-int-max=1 ! mp4mux ! filesink location=a.mp4",
+    );
+    write_edits(&workspace.0.join("a.mp4"), &[[1.5, 0.7], [0.4, 1.2]]);
+    let (status, stdout, stderr) = hide(&workspace, "a.mp4 --out=out --hide=everything");
+    assert_eq!(status, 0, "{stdout}{stderr}");
+    let times: Vec<f64> =
+        media::timed_frames(&workspace.0.join("out/a.mp4"), "").into_iter().map(|(time, _)| time).collect();
+    let count = stdout.split(' ').nth(1).unwrap();
+    assert!((56..=58).contains(&times.len()) && count == times.len().to_string(), "{stdout}: {times:?}");
+    assert!(times.windows(2).all(|pair| (0.03..0.04).contains(&(pair[1] - pair[0]))), "{times:?}");
 }
 
 /// Encoders put up to 33 ms before the sound, of which a result has none.
