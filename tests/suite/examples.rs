@@ -250,7 +250,7 @@ fn demo_covers_faces_in_every_frame_though_the_detector_looks_at_few() {
     }
     workspace.says(
         "demo --faces --cover=fill --backend=cpu => checked 180 frames with 180 faces; each was covered in its frame, by a detector \
-         that looked at 36 frames…faces.png: the frame at 3.0 s, with the most faces",
+         that looked at 37 frames…faces.png: the frame at 3.0 s, with the most faces",
     );
     assert_eq!(workspace.files("demo-out"), ["faces.mp4", "faces.png"]);
     // A folder has the name of one result: none is written.
