@@ -14,7 +14,7 @@ TAGS = {Gst.TAG_TITLE, Gst.TAG_ARTIST, Gst.TAG_ALBUM, Gst.TAG_DATE, Gst.TAG_DATE
         Gst.TAG_CODEC, Gst.TAG_VIDEO_CODEC, Gst.TAG_AUDIO_CODEC}
 # Tags that the result needs no more: its pictures are turned, and its streams are new.
 NEEDLESS_TAGS = {Gst.TAG_LANGUAGE_NAME, Gst.TAG_IMAGE_ORIENTATION, Gst.TAG_APPLICATION_NAME, Gst.TAG_TRACK_NUMBER, Gst.TAG_TRACK_COUNT,
-                 "has-crc"}
+                 "has-crc", "container-specific-track-id"}
 # Bits of a sample by bits of a pixel, where a sample has more than 8; and the pixels that have alpha.
 DEEP, ALPHA = {30: 10, 36: 12, 40: 10, 48: 12, 64: 16}, {32, 40, 48, 64}
 NOTHING = "nothing was decoded in 10 s: it is cut off or damaged; try to play it"
