@@ -187,18 +187,9 @@ def inpainted(picture, excluded, side, parts):
     return ((excluded * estimate + (255 - excluded) * picture + 127) // 255).astype(np.uint8)
 
 
-class Model:
-    """MediaPipe's model as it is, without what the element selfiesegmentation makes of its masks."""
-
-    def __init__(self):
-        self.element = selfiesegmentation.SelfieSegmentation()
-        self.element.open(self.element.default_model(), 1)
-
-    def mask(self, picture):
-        network = self.element.network
-        network.set_tensor(self.element.input["index"], (picture.astype(np.float32) / 255)[None])
-        network.invoke()
-        return (network.get_tensor(self.element.output)[0, :, :, 0] * 255 + 0.5).astype(np.uint8)
+def model_mask(network, picture):
+    """The mask of MediaPipe's model as it is, without what the element selfiesegmentation makes of it."""
+    return (network.confidence(np.moveaxis(picture / np.float32(255), 2, 0)) * 255 + 0.5).astype(np.uint8)
 
 
 # Measuring.
@@ -251,12 +242,13 @@ def main():
     # Without the white line in the middle.
     landscape[:, 639], landscape[:, 640] = landscape[:, 638], landscape[:, 641]
     portrait = play(f"filesrc location={ROOT}/examples/demo/face.jpg ! jpegdec ! videoconvert ! video/x-raw,format=RGB")[0]
-    colour, opaque, model = scaled(portrait, 864, 720, "RGB"), alpha(864, 720), Model()
+    colour, opaque = scaled(portrait, 864, 720, "RGB"), alpha(864, 720)
+    network = selfiesegmentation.Network(selfiesegmentation.MODEL, 1)
     of_model, of_alpha = {}, {}
     for frame in SHOWN:
         share = placed(opaque, frame, 1280, 720)
         picture = before(placed(colour, frame, 1280, 720), share, landscape)
-        of_model[frame] = model.mask(scaled(picture, 256, 144, "RGB"))
+        of_model[frame] = model_mask(network, scaled(picture, 256, 144, "RGB"))
         of_alpha[frame] = scaled((share * 255).astype(np.uint8), 256, 256, "GRAY8")
 
     print(f"| mask | size | behind | σ | | {' | '.join(map(str, BESIDE))} | up to 2σ | flicker |")

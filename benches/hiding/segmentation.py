@@ -66,12 +66,10 @@ def by_mask(mask, settings):
 
 def raw(frames, network):
     """What shows with the model's own masks."""
-    _, height, width, _ = network.input["shape"]
+    height, width = network.size
     out = []
     for frame in frames:
-        network.network.set_tensor(network.input["index"], (scaled(frame, width, height, "RGB") / np.float32(255))[None])
-        network.network.invoke()
-        mask = network.network.get_tensor(network.output)[0, :, :, 0]
+        mask = network.confidence(np.moveaxis(scaled(frame, width, height, "RGB") / np.float32(255), 2, 0))
         out.append(by_mask((mask * 255 + 0.5).astype(np.uint8), "feather=8"))
     return out
 
@@ -133,8 +131,7 @@ def main():
     # Without the white line in the middle.
     landscape[:, 639], landscape[:, 640] = landscape[:, 638], landscape[:, 641]
     portrait = scaled(play(read.format(ROOT / "examples/demo/face.jpg", "jpegdec"))[0], 864, HEIGHT, "RGB")
-    opaque, network = alpha(864, HEIGHT), selfiesegmentation.SelfieSegmentation()
-    network.open(arguments.raw or selfiesegmentation.MODEL, 1)
+    opaque, network = alpha(864, HEIGHT), selfiesegmentation.Network(arguments.raw or selfiesegmentation.MODEL, 1)
     moving(portrait, opaque, landscape, network)
     print("\n| still | mask | change, ‰ | of raw |\n| --- | --- | --- | --- |")
     front = placed(portrait, 0, WIDTH, HEIGHT), placed(opaque, 0, WIDTH, HEIGHT)

@@ -6,17 +6,24 @@ run by LiteRT, and attaches their mask as a region of interest with the label `p
         videoconvert ! selfiesegmentation ! cudagaussblur region-mode=outside shape=mask grow=4 expand=0 sigma=20 ! videoconvert !
         autovideosink
 
-The model and LiteRT are those that `scripts/models people` puts into target/models; the environment variable CUDAGAUSSBLUR_MODELS
+The models and LiteRT are those that `scripts/models people` puts into target/models; the environment variable CUDAGAUSSBLUR_MODELS
 names another folder.
 
-The model's mask has 256x144 samples, too few for hair and collars. A guided filter (He et al., 2010) fits it to the edges of the
-picture: around each place, the mask becomes the linear function of red, green and blue that is nearest to it. Where the picture
+This line sees one person who fills the picture. For people of any size put `centerface` in front of this element: around each face (a
+GstVideoRegionOfInterestMeta with the label `face`) the square model of the same family looks for the person, in a box that is a
+multiple of the face. If the face is large, or if there is none, the landscape model looks at the whole picture. Between the searches of
+`centerface`, and while a face is hidden, the box follows the mask. One region `person` holds the masks of all people. Set
+`labels=person`, so that cudagaussblur does not take the boxes of the faces for people.
+
+The masks have 256x144 and 256x256 samples, too few for hair and collars. A guided filter (He et al., 2010) fits them to the edges of the
+picture: around each place, a mask becomes the linear function of red, green and blue that is nearest to it. Where the picture
 does not change, the result is averaged over time. cudagaussblur narrows what it shows by a cell of its grid of weights, and `grow`
 makes up for that: 2 for frames of up to 1024 pixels a side, 4 up to 2048 and so on doubling; frames of up to 512 pixels need none.
 """
 
 import collections
 import ctypes
+import functools
 import os
 import pathlib
 import sys
@@ -47,6 +54,7 @@ except ImportError as error:
 
 FOLDER = pathlib.Path(os.environ.get("CUDAGAUSSBLUR_MODELS") or pathlib.Path(__file__).parents[2] / "target/models")
 MODEL = FOLDER / "selfie_segmentation_landscape.tflite"
+SQUARE_MODEL = FOLDER / "selfie_segmentation.tflite"
 
 # 8 bits a channel. Frames are not converted: only the samples that the small picture needs are read.
 FORMATS = ("I420, YV12, NV12, NV21, Y42B, Y444, YUY2, UYVY, RGB, BGR, RGBx, BGRx, xRGB, xBGR, RGBA, BGRA, ARGB, ABGR, GRAY8")
@@ -61,6 +69,16 @@ PICTURES = Gst.TAG_IMAGE, Gst.TAG_PREVIEW_IMAGE, Gst.TAG_ATTACHMENT
 LONGEST = Gst.SECOND
 # The latency follows from the durations of so many searches, the last ones.
 RECENT = 16
+# Layouts of frames and parts of them whose places are remembered.
+SAMPLERS = 8
+
+# The box of a person, in heights of the face: its width, its height, and how far its upper edge lies above the face's centre.
+# Measured with benches/hiding/scenes.py.
+WIDE, TALL, ABOVE = 5, 7, 1.1
+# A person whose face has more than this share of the picture's shorter side fills the picture.
+FILLS = 0.22
+# Faces whose centres differ by less than so many of their heights are one person's. A person is lost below this confidence.
+SAME, LOST = 1.25, 0.5
 
 # Of the guided filter, whose windows have 72x72 pixels at 720p: variance of colours that counts as noise; how often it
 # is applied, and how much steeper its result is made in between.
@@ -69,6 +87,29 @@ NOISE, PASSES, STEEPER = 1e-4, 4, 2
 SOFT = 0.5
 # Changes of a colour from one frame to the next: up to the first noise, from the second on motion.
 STILL, MOVED = 2 / 255, 8 / 255
+
+
+class Person:
+    """Someone whose face was found: its centre (row and column) and its height, in samples of the coarse guide."""
+
+    def __init__(self, centre, face):
+        self.centre, self.face, self.mean = numpy.array(centre), face, None
+
+    def box(self, size):
+        """Where the model looks for the person in a guide of this height and width: upper left corner, and lower right one. The lower
+        edge of the picture cuts the box, down to a square, which is moved up. If the person fills the picture, it is all of the guide."""
+        if self.face > FILLS * min(size):
+            return 0, 0, *size
+        lowest, width = (min(max(round(WIDE * self.face), 1), most) for most in size)
+        top, left = (min(max(round(place), 0), most - side) for place, side, most in zip(
+            self.centre - (ABOVE * self.face, width / 2), (lowest, width), size))
+        return top, left, min(top + max(round(TALL * self.face), lowest), size[0]), left + width
+
+    def follow(self, mean):
+        """Moves the face by as much as the mean place of what the model found in the box has moved since the last search."""
+        if self.mean is not None:
+            self.centre += mean - self.mean
+        self.mean = mean
 
 
 class Missing(Exception):
@@ -89,6 +130,37 @@ def load_interpreter():
     finally:
         sys.path.remove(folder)
     return Interpreter
+
+
+class Network:
+    """A model that finds people in a picture of its size. `size` is its height and width."""
+
+    def __init__(self, path, threads):
+        interpreter = load_interpreter()
+        # LiteRT logs to standard error.
+        standard, nothing = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nothing, 2)
+        try:
+            # A second thread makes models of this size slower.
+            self.network = interpreter(str(path), num_threads=threads or 1)
+            self.network.allocate_tensors()
+            self.network.invoke()
+        finally:
+            os.dup2(standard, 2)
+            os.close(standard)
+            os.close(nothing)
+        self.input, self.output = self.network.get_input_details()[0], self.network.get_output_details()[0]["index"]
+        _, *self.size, _ = (int(side) for side in self.input["shape"])
+
+    def confidence(self, picture):
+        """That a sample is a person's: [height, width], 0 to 1. `picture` has red, green and blue: [3, height, width], 0 to 1."""
+        self.network.set_tensor(self.input["index"], numpy.stack(picture, -1)[None])
+        self.network.invoke()
+        confidence = self.network.get_tensor(self.output)[0, :, :, 0]
+        # Comparisons with such values are false, as if nobody were in the picture.
+        if not numpy.isfinite(confidence).all():
+            raise ValueError("its answer has values that are no numbers")
+        return confidence
 
 
 def be_floating(element):
@@ -125,28 +197,30 @@ class SelfieSegmentation(GstBase.BaseTransform):
             be_floating(self)
         self.set_in_place(True)
         self.reset()
-        self.samplers = {}
 
     def reset(self):
-        self.frames = self.analyzed = self.nanoseconds = self.waiting = self.latest = self.previous = 0
+        self.frames = self.analyzed = self.faceless = self.nanoseconds = self.waiting = self.latest = self.previous = 0
+        # For the whole picture, and for the box of a person.
+        self.networks = []
         # In nanoseconds: the reported latency, the time of its last change, and the durations of the last searches.
         self.latency, self.changed_at, self.durations = 0, -Gst.SECOND, collections.deque(maxlen=RECENT)
 
     @GObject.Property(type=Gst.Structure, flags=GObject.ParamFlags.READABLE, nick="Stats",
-                      blurb="frames; analyzed: those that the model has seen; mean-ns: mean time of one, with its picture")
+                      blurb="frames; analyzed: those that a model has seen; faceless: those in which a detector of faces has found none, "
+                            "and no person is left of those before; mean-ns: mean time of an analyzed one, with its picture")
     def stats(self):
         return Gst.Structure.new_from_string(
-            f"stats, frames=(guint64){self.frames}, analyzed=(guint64){self.analyzed}, "
+            f"stats, frames=(guint64){self.frames}, analyzed=(guint64){self.analyzed}, faceless=(guint64){self.faceless}, "
             f"mean-ns=(guint64){self.nanoseconds // max(self.analyzed, 1)}")
 
     def do_start(self):
         self.reset()
-        path = pathlib.Path(self.model) if self.model else MODEL
         try:
-            if not path.exists():
-                cure = "check the property model" if self.model else "run scripts/models people"
-                raise Missing(f"{path} does not exist: {cure}")
-            self.open(path, self.threads)
+            for path in pathlib.Path(self.model) if self.model else MODEL, SQUARE_MODEL:
+                if not path.exists():
+                    cure = "check the property model" if str(path) == self.model else "run scripts/models people"
+                    raise Missing(f"{path} does not exist: {cure}")
+                self.networks.append(Network(path, self.threads))
         except Missing as missing:
             return self.fail(Gst.ResourceError.NOT_FOUND, str(missing))
         except Exception as error:
@@ -154,60 +228,86 @@ class SelfieSegmentation(GstBase.BaseTransform):
         return True
 
     def do_stop(self):
-        self.network, self.samplers = None, {}
+        self.networks, self.sampler = [], None
         return True
-
-    def open(self, path, threads):
-        interpreter = load_interpreter()
-        # LiteRT logs to standard error.
-        standard, nothing = os.dup(2), os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nothing, 2)
-        try:
-            # A second thread makes models of this size slower.
-            self.network = interpreter(str(path), num_threads=threads or 1)
-            self.network.allocate_tensors()
-            self.network.invoke()
-        finally:
-            os.dup2(standard, 2)
-            os.close(standard)
-            os.close(nothing)
-        self.input, self.output = self.network.get_input_details()[0], self.network.get_output_details()[0]["index"]
 
     def do_set_caps(self, caps, _):
         self.info = GstVideo.VideoInfo.new_from_caps(caps)
         self.waiting = 0
-        self.samplers = {}
+        self.sampler = functools.lru_cache(SAMPLERS)(functools.partial(Sampler, self.info))
         # The mask has a sample for each cell of the grid of cudagaussblur's weights: it would narrow a finer one.
         cell = 1
         while max(self.info.width, self.info.height) > 512 * cell:
             cell *= 2
         self.size = max(self.info.height // cell, 2), max(self.info.width // cell, 2)
-        self.last, self.new, self.confidence = None, 0, numpy.float32(0)
+        # Of the coarse guide, on which the model's mask is fitted.
+        self.coarse = tuple(-(-side // 2) for side in self.size)
+        self.last, self.new, self.confidence, self.people, self.is_faceless = None, 0, numpy.float32(0), [], False
         return True
 
     def analyze(self, buffer):
-        guide = self.guide(buffer)
-        _, height, width, _ = self.input["shape"]
-        self.network.set_tensor(self.input["index"], numpy.stack([scaled(plane, height, width) for plane in guide], -1)[None])
-        self.network.invoke()
-        confidence = self.network.get_tensor(self.output)[0, :, :, 0]
-        # Comparisons with such values are false, as if nobody were in the picture.
-        if not numpy.isfinite(confidence).all():
-            raise ValueError("its answer has values that are no numbers")
-        self.mark(buffer, guide, confidence)
+        guide, whole = self.guide(buffer), (0, 0, *self.coarse)
+        boxes = collections.defaultdict(list)
+        people, has_finder = self.with_faces(buffer)
+        for person in people:
+            boxes[person.box(self.coarse)].append(person)
+        found, self.people = numpy.zeros(self.coarse, numpy.float32), []
+        self.is_faceless = not boxes and has_finder
+        for box, people in boxes.items() or [(whole, [])]:
+            if box == whole:
+                network = self.networks[0]
+                picture = [scaled(plane, *network.size) for plane in guide]
+            else:
+                network = self.networks[1]
+                picture = self.picture(buffer, box, *network.size)
+            top, left, bottom, right = box
+            confidence = scaled(network.confidence(picture), bottom - top, right - left)
+            part = found[top:bottom, left:right]
+            numpy.maximum(part, confidence, out=part)
+            # A person is searched until she has left the box, also if her face is not found any more.
+            if confidence.max() < LOST:
+                continue
+            mean = numpy.array([numpy.average(numpy.arange(first, last), weights=confidence.sum(axis))
+                                for axis, first, last in ((1, top, bottom), (0, left, right))])
+            for person in people:
+                person.follow(mean)
+                self.people.append(person)
+        self.mark(buffer, guide, found)
+
+    def with_faces(self, buffer):
+        """The people to search, which are those whose faces a detector in front of this element has found in this frame, and others of
+        the last search; and whether there is such a detector."""
+        metas, scale = [], self.coarse[0] / self.info.height
+        # Python cannot iterate metas. All have the id 0 until they have been read.
+        while meta := GstVideo.buffer_get_video_region_of_interest_meta_id(buffer, 0):
+            meta.id = 1
+            metas.append(meta)
+        for meta in metas:
+            meta.id = 0
+        faces = [Person(((meta.y + meta.h / 2) * scale, (meta.x + meta.w / 2) * scale), meta.h * scale)
+                 for meta in metas if meta.h and GLib.quark_to_string(meta.roi_type) == "face"]
+        others = [person for person in self.people
+                  if all(abs(person.centre - face.centre).max() > SAME * face.face for face in faces)]
+        return faces + others, bool(metas)
 
     def guide(self, buffer):
         """The frame at the size of the mask: [red, green and blue, height, width], 0 to 1."""
+        return self.picture(buffer, (0, 0, *self.coarse), *self.size)
+
+    def picture(self, buffer, box, height, width):
+        """What the frame shows in a box of the coarse guide, at this size: [red, green and blue, height, width], 0 to 1."""
         meta = GstVideo.buffer_get_video_meta(buffer)
         planes = self.info.finfo.n_planes
-        key = tuple(zip((meta or self.info).offset[:planes], (meta or self.info).stride[:planes])), self.corner(buffer)
-        if key not in self.samplers:
-            self.samplers = {key: Sampler(self.info, *key, *self.size)}
+        layout = tuple(zip((meta or self.info).offset[:planes], (meta or self.info).stride[:planes]))
+        x, y = self.corner(buffer)
+        top, left, bottom, right = (round(place * side / count) for place, side, count in zip(
+            box, (self.info.height, self.info.width) * 2, self.coarse * 2))
+        sampler = self.sampler(layout, (x + left, y + top, right - left, bottom - top), height, width)
         ok, mapped = buffer.map(Gst.MapFlags.READ)
         if not ok:
             raise RuntimeError("a frame cannot be read")
         try:
-            return self.samplers[key].planes(numpy.frombuffer(mapped.data, numpy.uint8)) * numpy.float32(1 / 255)
+            return sampler.planes(numpy.frombuffer(mapped.data, numpy.uint8)) * numpy.float32(1 / 255)
         finally:
             buffer.unmap(mapped)
 
@@ -230,13 +330,14 @@ class SelfieSegmentation(GstBase.BaseTransform):
         return ((largest(largest(change)) - STILL) / (MOVED - STILL)).clip(1 - self.smooth, 1)
 
     def mark(self, buffer, guide, found=None):
-        """Attaches the mask. `found` is what the model says of this frame."""
-        coarse = numpy.stack([scaled(plane, *(-(-side // 2) for side in self.size)) for plane in guide])
+        """Attaches the mask. `found` is what the models say of this frame, on the coarse guide."""
+        self.faceless += self.is_faceless
+        coarse = numpy.stack([scaled(plane, *self.coarse) for plane in guide])
         new = numpy.float32(1) if self.last is None else self.changed(coarse)
         # Since the model's last frame.
         self.new = numpy.maximum(self.new, new)
         if found is not None:
-            self.confidence = self.confidence + self.new * (scaled(found, *coarse.shape[1:]) - self.confidence)
+            self.confidence = self.confidence + self.new * (found - self.confidence)
             self.new = 0
         mask = fitted(self.confidence, guide, coarse)
         if self.last:
@@ -304,7 +405,7 @@ class SelfieSegmentation(GstBase.BaseTransform):
 
     def do_transform_ip(self, buffer):
         if buffer.has_flags(Gst.BufferFlags.DISCONT):
-            self.waiting = 0
+            self.waiting, self.people = 0, []
         self.frames += 1
         # Whether the next frame would exceed LONGEST, if frames keep their interval.
         interval, self.previous = buffer.pts - self.previous, buffer.pts
@@ -336,10 +437,10 @@ class SelfieSegmentation(GstBase.BaseTransform):
 
 
 class Sampler:
-    """Reads a small picture from frames of one layout, whose picture begins at this corner. A luma or RGB sample is the mean of four
-    of the frame."""
+    """Reads a small picture from a part of frames of one layout: column, row, width and height. A luma or RGB sample is the mean of
+    four of the frame."""
 
-    def __init__(self, info, layout, corner, height, width):
+    def __init__(self, info, layout, part, height, width):
         self.is_yuv, self.is_rgb = info.finfo.flags & GstVideo.VideoFormatFlags.YUV, info.finfo.flags & GstVideo.VideoFormatFlags.RGB
         full = info.colorimetry.range == getattr(GstVideo.VideoColorRange, "0_255")
         red, blue = (0.2126, 0.0722) if info.colorimetry.matrix == GstVideo.VideoColorMatrix.BT709 else (0.299, 0.114)
@@ -353,13 +454,13 @@ class Sampler:
             """Indices of bytes of a component, at this place of each pixel of the small picture."""
             finfo, (offset, stride) = info.finfo, layout[info.finfo.plane[component]]
             rows, columns = ((numpy.arange(small) + share) * large // small + start for small, large, share, start in
-                             ((height, info.height, quarter[0], corner[1]), (width, info.width, quarter[1], corner[0])))
+                             ((height, part[3], quarter[0], part[1]), (width, part[2], quarter[1], part[0])))
             rows = (rows.astype(numpy.intp) >> finfo.h_sub[component]) * stride
             columns = (columns.astype(numpy.intp) >> finfo.w_sub[component]) * finfo.pixel_stride[component]
             return offset + finfo.poffset[component] + rows[:, None] + columns
 
         quarters = [(y, x) for y in (0.25, 0.75) for x in (0.25, 0.75)]
-        if (info.width, info.height) == (width, height):
+        if part[2:] == (width, height):
             quarters = [(0.5, 0.5)]
         self.fine = [[places(component, quarter) for quarter in quarters] for component in range(3 if self.is_rgb else 1)]
         self.coarse = [places(component, (0.5, 0.5)) for component in (1, 2)] if self.is_yuv else []
