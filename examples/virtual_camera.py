@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MPL-2.0
-"""A virtual camera: the webcam with a blurred background, for video calls. MediaPipe's selfie segmentation finds the person.
+"""A virtual camera: the webcam with a blurred background, for video calls. MediaPipe's selfie segmentation finds the person, and
+people who are small in the picture by their faces, which CenterFace finds.
 
     examples/virtual_camera.py                          from /dev/video0 to the v4l2loopback device /dev/video10
     examples/virtual_camera.py --output pipewire        to a PipeWire source, which needs no kernel module
@@ -82,11 +83,13 @@ class Camera:
     def __init__(self, arguments):
         # The frame that ends the stream is not passed on.
         limit = f"identity eos-after={arguments.frames + 1} ! " if arguments.frames > 0 else ""
-        # The segmentation and the blur have a thread each. Late frames are dropped before them.
+        # The search for faces, which lead to small people, the segmentation and the blur have a thread each. Late frames are dropped
+        # before them.
         self.pipeline = Gst.parse_launch(
             f"{source(arguments)} ! videoconvert ! video/x-raw,format=I420 ! queue leaky=downstream max-size-buffers=2 ! {limit}"
-            "selfiesegmentation name=person ! queue max-size-buffers=2 ! "
-            "cudagaussblur name=blur region-mode=outside region-sources=roi shape=mask grow=4 expand=0 on-missing=cover ! "
+            "centerface every=4 threshold=0.3 ! queue max-size-buffers=2 ! "
+            "selfiesegmentation name=person ! queue max-size-buffers=2 ! cudagaussblur name=blur region-mode=outside "
+            "region-sources=roi labels=person shape=mask grow=4 expand=0 on-missing=cover ! "
             f"videoconvert ! {sink(arguments.output)}"
         )
         if arguments.test:
@@ -148,8 +151,9 @@ def main():
     Gst.init(None)
     if not Gst.ElementFactory.find("selfiesegmentation"):
         Gst.Element.register(None, *selfiesegmentation.__gstelementfactory__)
-    if not Gst.ElementFactory.find("cudagaussblur"):
-        return "GStreamer does not find cudagaussblur: install the plugin or set GST_PLUGIN_PATH to its folder"
+    for element in "cudagaussblur", "centerface":
+        if not Gst.ElementFactory.find(element):
+            return f"GStreamer does not find {element}: install its plugin or set GST_PLUGIN_PATH to its folder"
     try:
         camera = Camera(arguments)
     except Refused as error:

@@ -19,14 +19,17 @@ PLATES = "/usr/share/opencv4/haarcascades/haarcascade_russian_plate_number.xml"
 QUEUE = "queue max-size-buffers=4 max-size-bytes=0 max-size-time=0"
 # Settings of jobs that a user may change.
 SETTINGS = "cover", "sigma", "every", "threshold", "search_size"
+PEOPLE = ("centerface every=4 size={search_size} threshold=0.3 ! selfiesegmentation name=detector every={every} "
+          "threshold={threshold}")
+NO_CENTERFACE = "GStreamer does not find centerface: install its plugin, libgstdetectors.so, or set GST_PLUGIN_PATH to its folder"
 # What finds the objects, properties of cudagaussblur, and defaults. With `doubts`, the seconds in which an object may show are
-# reported; with `ten_bit`, samples of more than 8 bits keep 10. A `warning` is printed before the first file, and `missing` if an
-# element is not there.
+# reported; with `ten_bit`, samples of more than 8 bits keep 10. A `warning` is printed before the first file, `missing` if an
+# element is not there, and `faceless` about frames in which no face leads to a person.
 JOBS = {
     "faces": dict(
         finder="centerface name=detector every={every} size={search_size} threshold={weak}", every=4, threshold=0.3, search_size=640,
         blur="region-mode=inside look-ahead=20 expand=0.15 min-confidence={threshold}", cover="mosaic", doubts=True, ten_bit=True,
-        missing="GStreamer does not find centerface: install its plugin, libgstdetectors.so, or set GST_PLUGIN_PATH to its folder"),
+        missing=NO_CENTERFACE),
     # facedetect attaches nothing to frames without a plate.
     "plates": dict(
         finder=f"videoconvert ! facedetect name=detector display=false updates=none profile={PLATES}",
@@ -36,11 +39,12 @@ JOBS = {
         warning="OpenCV's cascade finds about half of the plates that are near, and none that are small or seen from the side: look at "
                 "every result"),
     "people": dict(
-        finder="selfiesegmentation name=detector every={every} threshold={threshold}", every=1, threshold=0.25,
-        blur="region-mode=inside shape=mask grow=8", cover="mosaic"),
+        finder=PEOPLE, every=1, threshold=0.25, search_size=640, blur="region-mode=inside labels=person shape=mask grow=8",
+        cover="mosaic", missing=NO_CENTERFACE, faceless="a person there may show"),
     "background": dict(
-        finder="selfiesegmentation name=detector every={every} threshold={threshold}", every=1, threshold=0.25,
-        blur="region-mode=outside shape=mask grow=4 expand=0", cover="blur", sigma=20),
+        finder=PEOPLE, every=1, threshold=0.25, search_size=640,
+        blur="region-mode=outside labels=person shape=mask grow=4 expand=0", cover="blur", sigma=20, missing=NO_CENTERFACE,
+        faceless="a small person there is hidden, too"),
     "everything": dict(finder="identity", blur="region-mode=frame", sigma=5, ten_bit=True),
 }
 

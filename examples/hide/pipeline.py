@@ -224,6 +224,10 @@ class Work:
                           "that is an error of this program; please report it")
         self.report.finish()
         self.notes += self.input.left_out(self.used_streams) + self.remarks()
+        if "faceless" in self.setup.job:
+            stats = self.pipeline.get_by_name("detector").get_property("stats")
+            if faceless := stats.get_uint64("faceless")[1]:
+                self.notes.append(f"in {count(faceless, 'frame')} no face was found: {self.setup.job['faceless']}")
 
     def share(self, box):
         """A box as shares of the width and the height."""

@@ -516,7 +516,8 @@ fn sound_that_is_encoded_is_not_late() {
 #[test]
 fn a_detector_that_fails_or_hangs_is_named() {
     let workspace = Workspace::new("hide-hang");
-    if workspace.outcome(workspace.command("scripts/python numpy,gi -- -c 1")).0 != 0 {
+    let has_modules = workspace.outcome(workspace.command("scripts/python numpy,gi -- -c 1")).0 == 0;
+    if !has_modules || !has_detectors() || workspace.lacks_model("centerface") {
         return;
     }
     workspace.write_clip([64, 48], "bar", 20);
@@ -544,7 +545,8 @@ class Interpreter:
     workspace.shell(
         "version=$($ROOT/scripts/python numpy,gi -- -c 'import sys; print(\"{}.{}\".format(*sys.version_info))')
          mkdir -p runtime-python$version/ai_edge_litert; mv interpreter.py runtime-python$version/ai_edge_litert
-         touch runtime-python$version/ai_edge_litert/__init__.py selfie_segmentation_landscape.tflite"
+         touch runtime-python$version/ai_edge_litert/__init__.py selfie_segmentation_landscape.tflite selfie_segmentation.tflite
+         ln -s \"$CUDAGAUSSBLUR_MODELS/centerface.onnx\" ."
             .replace("$ROOT", env!("CARGO_MANIFEST_DIR"))
             .as_str(),
     );
