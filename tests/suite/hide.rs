@@ -568,3 +568,19 @@ class Interpreter:
     assert_eq!(output.status.code(), Some(143), "{output:?}");
     assert_eq!(names(&workspace.0.join("out")).iter().filter(|name| name.contains("mp4")).count(), 0);
 }
+
+/// Faces lead to small people, so frames without a face are counted.
+#[test]
+fn frames_in_which_no_face_leads_to_a_person_are_counted() {
+    let workspace = Workspace::new("hide-faceless");
+    if lacks_model(&workspace) || workspace.lacks_model("selfiesegmentation") {
+        return;
+    }
+    workspace.write_faces(&[("neither", 4)]);
+    let (status, stdout, stderr) = hide(&workspace, "input.mp4 --out=out --hide=people");
+    let expected = "input.mp4: 4 frames, nothing was found; in 4 frames no face was found: a person there may show\n";
+    assert!(status == 0 && stdout.starts_with(expected), "{stdout}{stderr}");
+    workspace.write_faces(&[("left", 4)]);
+    let (_, stdout, _) = hide(&workspace, "input.mp4 --out=out --hide=people");
+    assert!(stdout.starts_with("input.mp4: 4 frames\n"), "{stdout}");
+}
