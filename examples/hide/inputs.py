@@ -40,7 +40,7 @@ class Input:
         if not videos:
             raise Refused(NO_PICTURES)
         self.duration = info.get_duration() if info.get_duration() != Gst.CLOCK_TIME_NONE else 0
-        # The film, and not its preview.
+        # The longest track: others may be previews.
         pictures = self.count_pictures() if len(videos) > 1 else {}
         video = max(videos, key=lambda stream: pictures.get(stream.get_stream_id(), 0))
         self.video, depth = video.get_stream_id(), video.get_depth()
@@ -64,8 +64,8 @@ class Input:
         GLib.timeout_add(100, lambda: not found and not signals)
         while not found and not signals:
             GLib.MainContext.default().iteration(True)
-        # If it is not done, it may be stuck.
-        stop(discoverer.stop)
+        if not stop(discoverer.stop) and not signals:
+            raise Stuck("GStreamer does not finish looking at it, so the program ends")
         discoverer.disconnect(handler)
         if signals:
             raise Interrupted
@@ -109,7 +109,7 @@ class Input:
             # What comes before the damage is as long in each track.
             pass
         if len(pictures) < 2:
-            raise Refused("it has several video tracks, and which one is the film is not clear: copy that one to a file of its own")
+            raise Refused("it has several video tracks whose pictures cannot be counted: copy the track to cover to a file of its own")
         return pictures
 
     def left_out(self, used):

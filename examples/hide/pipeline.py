@@ -4,6 +4,7 @@
 import gc
 import itertools
 import os
+import statistics
 
 from gi.repository import GLib, Gst, GstVideo
 
@@ -60,12 +61,13 @@ class Work:
         format = "I420_10LE" if self.bits == 10 else "I420"
         # Streams that decode to none of these, such as subtitles, are not exposed.
         formats = ["video/x-raw(ANY)"] + (["audio/x-raw(ANY)", *self.muxer.copied] if with_sound else [])
-        # compositor ignores the turn.
+        # compositor drops the tag that says how the picture is turned.
         alpha = "videoconvert ! videoflip video-direction=auto ! compositor background=black start-time-selection=first ! "
         self.pipeline = Gst.parse_launch(
             f'uridecodebin name=input caps="{";".join(formats)}" expose-all-streams=false '
-            f"{QUEUE} name=video ! {alpha if input.has_alpha else ''}identity name=head single-segment=true ! {setup.elements(format, setup.finder)} ! "
-            f"{encoder.element} name=encoder {encoder.settings} ! {self.muxer.element} name=mux ! fdsink name=file async=false fd={descriptor}")
+            f"{QUEUE} name=video ! {alpha if input.has_alpha else ''}identity name=head single-segment=true ! "
+            f"{setup.elements(format, setup.finder)} ! {encoder.element} name=encoder {encoder.settings} ! "
+            f"{self.muxer.element} name=mux ! fdsink name=file async=false fd={descriptor}")
         self.source, self.video, self.blur = (self.pipeline.get_by_name(name) for name in ("input", "video", "blur"))
         self.source.set_property("uri", input.uri)
         self.handlers = [self.source.connect("pad-added", self.add_stream), self.source.connect("no-more-pads", self.check_streams)]
@@ -248,10 +250,10 @@ class Work:
         if width * height < 0.9 * given_width * given_height and not self.setup.is_scaled:
             notes.append(f"its pictures of {given_width}x{given_height} are scaled to {width}x{height}")
         # Damage in the middle of a file.
-        median = sorted(after - before for before, after in zip(self.pushed, self.pushed[1:]))[len(self.pushed) // 2 - 1:][:1] or [0]
-        gaps = [(after - end, end, after) for end, after in zip(self.ends, self.pushed[1:])]
-        if gaps and max(gaps)[0] > max(Gst.SECOND // 2, 10 * median[0]):
-            notes.append(f"no pictures from {max(gaps)[1] / Gst.SECOND:.1f} s to {max(gaps)[2] / Gst.SECOND:.1f} s: is it damaged?")
+        steps = [after - before for before, after in zip(self.pushed, self.pushed[1:])]
+        gap, begin, end = max(((after - end, end, after) for end, after in zip(self.ends, self.pushed[1:])), default=(0, 0, 0))
+        if gap > max(Gst.SECOND // 2, 10 * statistics.median(steps or [0])):
+            notes.append(f"no pictures from {begin / Gst.SECOND:.1f} s to {end / Gst.SECOND:.1f} s: is it damaged?")
         end, whole = max(self.ends), self.input.duration
         if whole - end > max(min(2 * Gst.SECOND, whole // 20), Gst.SECOND // 5):
             notes.append(f"only {end / Gst.SECOND:.1f} s of {whole / Gst.SECOND:.1f} s have pictures: is it complete?")

@@ -264,7 +264,7 @@ class SelfieSegmentation(GstBase.BaseTransform):
             confidence = scaled(network.confidence(picture), bottom - top, right - left)
             part = found[top:bottom, left:right]
             numpy.maximum(part, confidence, out=part)
-            # A person is searched until she has left the box, also if her face is not found any more.
+            # A person is followed until nobody is in the box, also if the face is not found any more.
             if confidence.max() < LOST:
                 continue
             mean = numpy.array([numpy.average(numpy.arange(first, last), weights=confidence.sum(axis))
