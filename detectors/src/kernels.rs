@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
-//! The two kernels of a network, each for one row of pixels whose channels lie side by side: a dense one, from all channels of a window
-//! to all channels of a pixel, and a depthwise one, from a channel's window to the channel.
+//! What a layer of a network computes, for one row of pixels whose channels lie side by side. Two kernels take nearly all of the time: a
+//! dense one, from all channels of a window to all channels of a pixel, and a depthwise one, from a channel's window to the channel.
 
 use crate::vector::{self, LANES, Vector};
 
@@ -80,40 +80,69 @@ impl Dense {
     }
 }
 
-/// Weights of a 3x3 window of each channel, in groups of `LANES` channels.
+/// Weights of a window of each channel, in groups of `LANES` channels.
 pub struct Depthwise {
-    /// `[group][3 x 3][LANES]`
-    weights: Vec<[[f32; LANES]; 9]>,
+    channels: usize,
+    /// `[group][side x side][LANES]`. If the number of channels is no multiple of `LANES`, the last group overlaps the one before.
+    weights: Vec<[f32; LANES]>,
     /// `[group][LANES]`
     bias: Vec<[f32; LANES]>,
 }
 
 impl Depthwise {
-    /// `weights` has the nine weights of a channel side by side. `None` if the number of channels is no multiple of `LANES`.
-    pub fn new(bias: &[f32], weights: &[f32]) -> Option<Self> {
-        let (bias, []) = bias.as_chunks() else { return None };
-        let group = |group| {
-            std::array::from_fn(|place| std::array::from_fn(|lane| weights[(group * LANES + lane) * 9 + place]))
-        };
-        Some(Self { weights: (0..bias.len()).map(group).collect(), bias: bias.to_vec() })
+    /// `weights` has the weights of a channel's window side by side. `None` if there are fewer than `LANES` channels.
+    pub fn new(side: usize, bias: &[f32], weights: &[f32]) -> Option<Self> {
+        let (channels, area) = (bias.len(), side * side);
+        let last = channels.checked_sub(LANES)?;
+        let starts = || (0..channels).step_by(LANES).map(|start| start.min(last));
+        let place = |start, place| std::array::from_fn(|lane| weights[(start + lane) * area + place]);
+        Some(Self {
+            channels,
+            weights: starts().flat_map(|start| (0..area).map(move |number| place(start, number))).collect(),
+            bias: starts().map(|start| std::array::from_fn(|lane| bias[start + lane])).collect(),
+        })
     }
+}
+
+/// The pixels that a pixel of the output is computed from.
+#[derive(Clone, Copy, Debug)]
+pub struct Window {
+    /// Rows and columns: 1, 3 or 5.
+    pub side: usize,
+    /// Pixels from one window to the next, 1 or 2.
+    pub stride: usize,
+    /// How far the centre of the first window lies below and to the right of the first pixel, 0 or 1.
+    pub shift: usize,
 }
 
 /// What a layer computes for each pixel of its output.
 pub enum Operation {
-    /// Reads a window of `side` x `side` pixels, 1 or 3, which moves by `stride` pixels.
-    Dense { weights: Dense, side: usize, stride: usize },
-    /// Reads a window of 3x3 pixels of each channel by itself.
-    Depthwise { weights: Depthwise, stride: usize },
+    /// Reads a window of one or three rows.
+    Dense { weights: Dense, window: Window },
+    /// Reads a window, of three or five rows, of each channel by itself.
+    Depthwise { weights: Depthwise, window: Window },
     /// Makes 2x2 pixels of one. The weights are those of even and of odd rows of the output.
     Double([Dense; 2]),
+    /// Makes 2x2 pixels of one, bilinear, from centre to centre. Beyond the edges the outermost pixels repeat.
+    Enlarge,
+    /// Multiplies each channel by a factor, or nothing if there are no factors.
+    Multiply,
+    /// The mean of all pixels.
+    Mean,
 }
 
-/// A row of a layer's output: the operation, then ReLU, then an addition.
+/// Zeros on each side of a row.
+pub const BORDER: usize = 2;
+
+/// A row of a layer's output: the operation, then ReLU, then an addition. `Enlarge` ignores both, and `Multiply` the ReLU.
 pub struct Row<'a> {
     pub operation: &'a Operation,
-    /// The rows of the input above, at and below the window's centre, with a border of one pixel.
-    pub inputs: [&'a [f32]; 3],
+    /// The channels of the input.
+    pub channels: usize,
+    /// The rows of the input around the window's centre, which is the third one, with a border of `BORDER` pixels.
+    pub inputs: [&'a [f32]; 5],
+    /// Of `Operation::Multiply`: a value for each channel.
+    pub factors: Option<&'a [f32]>,
     pub is_odd: bool,
     pub relu: bool,
     /// Values of the output's size.
@@ -124,32 +153,79 @@ impl Row<'_> {
     pub fn compute(&self, instructions: Instructions, output: &mut [f32]) {
         /// Calls a kernel of the instruction set.
         macro_rules! call {
-            ($kernel:ident, $($argument:expr),*) => {
+            ($kernel:ident $(::<$($constant:literal),*>)?, $($argument:expr),*) => {
                 // SAFETY: a value of `Instructions` exists only where the processor has them.
                 unsafe {
                     match instructions.0 {
                         #[cfg(target_arch = "x86_64")]
-                        Set::Avx512 => avx512::$kernel(self, $($argument),*),
+                        Set::Avx512 => avx512::$kernel$(::<$($constant),*>)?(self, $($argument),*),
                         #[cfg(target_arch = "x86_64")]
-                        Set::Avx2 => avx2::$kernel(self, $($argument),*),
-                        _ => baseline::$kernel(self, $($argument),*),
+                        Set::Avx2 => avx2::$kernel$(::<$($constant),*>)?(self, $($argument),*),
+                        _ => baseline::$kernel$(::<$($constant),*>)?(self, $($argument),*),
                     }
                 }
             };
         }
-        let (weights, side, stride) = match self.operation {
-            Operation::Dense { weights, side, stride } => (weights, *side, *stride),
-            Operation::Double(weights) => (&weights[usize::from(self.is_odd)], 1, 1),
-            Operation::Depthwise { weights, stride } => return call!(depthwise, weights, *stride, output),
+        let (weights, window) = match self.operation {
+            Operation::Dense { weights, window } => (weights, *window),
+            Operation::Double(weights) => (&weights[usize::from(self.is_odd)], Window { side: 1, stride: 1, shift: 0 }),
+            Operation::Depthwise { weights, window } => {
+                let start = window.start() * weights.channels;
+                return match (window.side, window.stride) {
+                    (3, 1) => call!(depthwise::<3, 1>, weights, start, output),
+                    (3, _) => call!(depthwise::<3, 2>, weights, start, output),
+                    (_, 1) => call!(depthwise::<5, 1>, weights, start, output),
+                    (_, _) => call!(depthwise::<5, 2>, weights, start, output),
+                };
+            }
+            Operation::Enlarge => return self.enlarge(output),
+            Operation::Multiply => return self.multiply(output),
+            Operation::Mean => unreachable!("it reads all rows"),
         };
-        assert!(stride == 1 || stride == 2);
-        let channels = weights.inputs / (side * side);
-        let step = stride * channels;
-        if side == 1 {
-            call!(dense, weights, [&self.inputs[1][channels..]], step, output);
+        let channels = weights.inputs / (window.side * window.side);
+        let (step, start) = (window.stride * channels, window.start() * channels);
+        if window.side == 1 {
+            call!(dense, weights, [&self.inputs[2][start..]], step, output);
         } else {
-            call!(dense, weights, self.inputs, step, output);
+            let [_, above, middle, below, _] = self.inputs;
+            call!(dense, weights, [above, middle, below].map(|input| &input[start..]), step, output);
         }
+    }
+
+    fn enlarge(&self, output: &mut [f32]) {
+        let channels = self.channels;
+        let near = self.inputs[2];
+        let other = self.inputs[if self.is_odd { 3 } else { 1 }];
+        let pixels = output.len() / (2 * channels);
+        for (x, output) in output.chunks_exact_mut(channels).enumerate() {
+            let other_x = if x % 2 == 1 { (x / 2 + 1).min(pixels - 1) } else { (x / 2).saturating_sub(1) };
+            let [a, b] = [near, other].map(|row| &row[(x / 2 + BORDER) * channels..][..channels]);
+            let [c, d] = [near, other].map(|row| &row[(other_x + BORDER) * channels..][..channels]);
+            for ((output, (a, b)), (c, d)) in output.iter_mut().zip(a.iter().zip(b)).zip(c.iter().zip(d)) {
+                *output = 0.75 * (0.75 * a + 0.25 * b) + 0.25 * (0.75 * c + 0.25 * d);
+            }
+        }
+    }
+
+    fn multiply(&self, output: &mut [f32]) {
+        let channels = self.channels;
+        output.copy_from_slice(&self.inputs[2][BORDER * channels..][..output.len()]);
+        if let Some(factors) = self.factors {
+            for output in output.chunks_exact_mut(channels) {
+                output.iter_mut().zip(factors).for_each(|(value, factor)| *value *= factor);
+            }
+        }
+        if let Some(add) = self.add {
+            output.iter_mut().zip(add).for_each(|(value, add)| *value += add);
+        }
+    }
+}
+
+impl Window {
+    /// The first pixel of the first window in a row with its border.
+    fn start(self) -> usize {
+        assert!(matches!(self.side, 1 | 3 | 5) && matches!(self.stride, 1 | 2));
+        BORDER + self.shift - self.side / 2
     }
 }
 
@@ -171,14 +247,14 @@ macro_rules! kernels {
             /// # Safety
             /// The processor has the instructions.
             $(#[target_feature(enable = $feature)])?
-            pub unsafe fn depthwise(row: &Row, weights: &Depthwise, stride: usize, output: &mut [f32]) {
+            pub unsafe fn depthwise<const SIDE: usize, const STRIDE: usize>(
+                row: &Row,
+                weights: &Depthwise,
+                start: usize,
+                output: &mut [f32],
+            ) {
                 // SAFETY: the instructions are enabled here.
-                unsafe {
-                    match stride {
-                        1 => super::depthwise::<vector::$vector, 1>(row, weights, output),
-                        _ => super::depthwise::<vector::$vector, 2>(row, weights, output),
-                    }
-                }
+                unsafe { super::depthwise::<vector::$vector, SIDE, STRIDE>(row, weights, start, output) };
             }
         }
     };
@@ -272,25 +348,35 @@ unsafe fn tile<V: Vector, const M: usize, const P: usize, const N: usize>(
     }
 }
 
+/// `start`: the first value of the first window in a row.
 #[inline(always)]
-unsafe fn depthwise<V: Vector, const STRIDE: usize>(row: &Row, weights: &Depthwise, output: &mut [f32]) {
-    let channels = weights.bias.len() * LANES;
+unsafe fn depthwise<V: Vector, const SIDE: usize, const STRIDE: usize>(
+    row: &Row,
+    weights: &Depthwise,
+    start: usize,
+    output: &mut [f32],
+) {
+    let channels = weights.channels;
     let pixels = output.len() / channels;
-    assert!(row.inputs.iter().all(|input| input.len() >= ((pixels - 1) * STRIDE + 3) * channels));
+    let inputs: [_; SIDE] = std::array::from_fn(|y| &row.inputs[(5 - SIDE) / 2 + y][start..]);
+    assert!(inputs.iter().all(|input| input.len() >= ((pixels - 1) * STRIDE + SIDE) * channels));
+    assert!(weights.weights.len() == weights.bias.len() * SIDE * SIDE && channels >= LANES);
     // All channels of so few pixels stay in the first-level cache.
     for start in (0..pixels).step_by(16) {
         let end = pixels.min(start + 16);
-        for (group, (weights, bias)) in weights.weights.iter().zip(&weights.bias).enumerate() {
-            // SAFETY: this is inlined into a function that enables the instructions of `V`; the lengths of the inputs are asserted above.
+        for (group, (bias, places)) in weights.bias.iter().zip(weights.weights.chunks_exact(SIDE * SIDE)).enumerate() {
+            // SAFETY: this is inlined into a function that enables the instructions of `V`; the lengths of the inputs and the number of
+            // channels are asserted above.
             unsafe {
-                let (weights, bias) = (weights.each_ref().map(|weights| V::load(weights)), V::load(bias));
-                let (mut first, channel) = (start, group * LANES);
+                let (mut first, channel) = (start, (group * LANES).min(channels - LANES));
+                let places = std::array::from_fn(|y| std::array::from_fn(|x| V::load(&places[y * SIDE + x])));
+                let (weights, bias) = (places, V::load(bias));
                 while first + 4 <= end {
-                    depthwise_tile::<V, 4, STRIDE>(row, &weights, bias, channels, channel, first, output);
+                    depthwise_tile::<V, 4, SIDE, STRIDE>(row, inputs, &weights, bias, channels, channel, first, output);
                     first += 4;
                 }
                 (first..end).for_each(|first| {
-                    depthwise_tile::<V, 1, STRIDE>(row, &weights, bias, channels, channel, first, output);
+                    depthwise_tile::<V, 1, SIDE, STRIDE>(row, inputs, &weights, bias, channels, channel, first, output);
                 });
             }
         }
@@ -299,9 +385,11 @@ unsafe fn depthwise<V: Vector, const STRIDE: usize>(row: &Row, weights: &Depthwi
 
 /// `LANES` channels, `channel` and those after it, of `M` pixels, `first` and those after it. The caller has checked that each input reaches to the end of the last window.
 #[inline(always)]
-unsafe fn depthwise_tile<V: Vector, const M: usize, const STRIDE: usize>(
+#[expect(clippy::too_many_arguments, reason = "each is a value of the loop around it")]
+unsafe fn depthwise_tile<V: Vector, const M: usize, const SIDE: usize, const STRIDE: usize>(
     row: &Row,
-    weights: &[V; 9],
+    inputs: [&[f32]; SIDE],
+    weights: &[[V; SIDE]; SIDE],
     bias: V,
     channels: usize,
     channel: usize,
@@ -309,7 +397,7 @@ unsafe fn depthwise_tile<V: Vector, const M: usize, const STRIDE: usize>(
     output: &mut [f32],
 ) {
     let mut sums = [bias; M];
-    for (input, weights) in row.inputs.iter().zip(weights.as_chunks::<3>().0) {
+    for (input, weights) in inputs.iter().zip(weights) {
         for (m, sum) in sums.iter_mut().enumerate() {
             for (x, weights) in weights.iter().enumerate() {
                 let start = ((first + m) * STRIDE + x) * channels + channel;

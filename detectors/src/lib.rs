@@ -8,9 +8,13 @@
 //! `element` (GStreamer) reads a small picture of a frame (`sampler`), runs the network on it (`run`, by the `kernels` on `vector`s) and
 //! attaches the `faces` that the outputs describe. `model` finds the model's file. `network` is a list of layers, which it reads from the nodes of an ONNX file (`onnx`).
 
-mod element;
+mod centerface;
 #[doc(hidden)]
 pub mod faces;
+#[doc(hidden)]
+pub mod graph;
+#[doc(hidden)]
+pub mod image;
 #[doc(hidden)]
 pub mod kernels;
 mod model;
@@ -19,14 +23,24 @@ pub mod network;
 #[doc(hidden)]
 pub mod onnx;
 #[doc(hidden)]
+pub mod people;
+#[doc(hidden)]
 pub mod run;
 mod sampler;
+mod search;
+mod selfiesegmentation;
+#[doc(hidden)]
+pub mod tflite;
 mod vector;
 
-pub use element::CenterFace;
+pub use centerface::CenterFace;
+pub use selfiesegmentation::SelfieSegmentation;
 
 mod plugin {
-    use super::element::register;
+    fn register(plugin: &gst::Plugin) -> Result<(), gst::glib::BoolError> {
+        super::centerface::register(plugin)?;
+        super::selfiesegmentation::register(plugin)
+    }
 
     gst::plugin_define!(
         detectors,

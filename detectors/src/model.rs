@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Finds the model of CenterFace, and opens it.
+//! Finds the files of models, and opens them.
 
 use std::path::{Path, PathBuf};
 
@@ -10,13 +10,15 @@ use crate::{
     network::{Network, Shape},
     onnx,
     run::Runner,
+    tflite,
 };
 
-/// The file name of the model.
-const MODEL: &str = "centerface.onnx";
+/// The longest side of a picture that a file may ask for.
+const MOST_SIDE: usize = 4096;
 
-/// The model's file: that of the property, else the first one in the folders. `Err` names them if there is none.
-pub fn find(property: Option<String>) -> Result<PathBuf, String> {
+/// A model's file: that of the property, else the first one of this name in the folders. `Err` names them if there is none, and the
+/// script that downloads it.
+pub fn find(property: Option<String>, name: &str, script: &str) -> Result<PathBuf, String> {
     if let Some(path) = property.filter(|path| !path.is_empty()).map(PathBuf::from) {
         return if path.exists() {
             Ok(path)
@@ -33,30 +35,45 @@ pub fn find(property: Option<String>) -> Result<PathBuf, String> {
             beside.into_iter().chain(data.map(|folder| folder.join("cudagaussblur/models"))).collect()
         }
     };
-    let paths: Vec<_> = folders.into_iter().map(|folder| folder.join(MODEL)).collect();
+    let paths: Vec<_> = folders.into_iter().map(|folder| folder.join(name)).collect();
     if let Some(found) = paths.iter().find(|path| path.exists()) {
         return Ok(found.clone());
     }
     Err(match &paths[..] {
-        [path] => format!("{} does not exist: run scripts/models", path.display()),
+        [path] => format!("{} does not exist: run {script}", path.display()),
         _ => {
             let paths: Vec<_> = paths.iter().map(|path| path.display().to_string()).collect();
             let folder = glib::user_data_dir().join("cudagaussblur/models");
             let paths = paths.join(", ");
-            format!("none of {paths} exists: CUDAGAUSSBLUR_MODELS={} scripts/models downloads it", folder.display())
+            format!("none of {paths} exists: CUDAGAUSSBLUR_MODELS={} {script} downloads it", folder.display())
         }
     })
 }
 
 /// Reads the network of a file. `Err` says why it is not CenterFace.
-pub fn open(path: &Path, instructions: Instructions, threads: usize) -> Result<Runner, String> {
+pub fn centerface(path: &Path, instructions: Instructions, threads: usize) -> Result<Runner, String> {
     let bytes = std::fs::read(path).map_err(|error| error.to_string())?;
     let graph = onnx::graph(&bytes).ok_or("it is no ONNX file, or a damaged one")?;
     let network = Network::new(&graph, graph.outputs.get(..3).ok_or("it has fewer than three outputs")?)?;
     // Confidence, size and offset for each of 4x4 pixels.
-    let expected = [1, 2, 2].map(|channels| Shape { channels, halved: 2 });
+    let expected = [1, 2, 2].map(|channels| Shape { channels, halved: Some(2) });
     if network.outputs.iter().map(|plane| network.planes[*plane]).ne(expected) {
         return Err("its outputs are not those of CenterFace".into());
+    }
+    Runner::new(network, instructions, threads)
+}
+
+/// Reads the network of a file, whose output is the confidence of each pixel before the sigmoid. `Err` says why it is no segmentation.
+pub fn segmentation(path: &Path, instructions: Instructions, threads: usize) -> Result<Runner, String> {
+    let bytes = std::fs::read(path).map_err(|error| error.to_string())?;
+    let graph = tflite::graph(&bytes).ok_or("it is no TensorFlow Lite file, or a damaged one")?;
+    let network = Network::new(&graph, &graph.outputs)?;
+    let expected = [Shape { channels: 1, halved: Some(0) }];
+    let is_size = |side: usize| side > 0 && side <= MOST_SIDE && side.is_multiple_of(network.multiple());
+    if network.outputs.iter().map(|plane| network.planes[*plane]).ne(expected)
+        || !network.size.is_some_and(|size| size.into_iter().all(is_size))
+    {
+        return Err("its output is not a mask of its picture's size".into());
     }
     Runner::new(network, instructions, threads)
 }

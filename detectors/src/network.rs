@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MPL-2.0
-//! A convolutional network as a list of layers. They are made from the nodes of an ONNX graph, which are checked.
+//! A convolutional network as a list of layers. They are made from the nodes of a model's graph, which are checked.
 
 use std::collections::HashMap;
 
 use crate::{
-    kernels::{Dense, Depthwise, Operation},
-    onnx::{Graph, Node, Tensor},
+    graph::{Graph, Node, Tensor},
+    kernels::{Dense, Depthwise, Operation, Window},
 };
 
 /// How often a picture may be halved.
@@ -14,39 +14,77 @@ const MOST_HALVED: u32 = 6;
 const MOST_CHANNELS: usize = 1024;
 const MOST_LAYERS: usize = 256;
 
-/// Reads a plane and writes another one: the operation, then ReLU, then the addition of a third plane.
+/// Reads a plane and writes another one: the operation, then the activation, then the addition of a third plane.
 pub struct Layer {
     pub operation: Operation,
     pub input: usize,
     pub output: usize,
-    pub relu: bool,
+    pub activation: Activation,
     pub add: Option<usize>,
+    /// The plane of one pixel whose values multiply the channels, of `Operation::Multiply`.
+    pub factors: Option<usize>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Activation {
+    None,
+    Relu,
+    /// Neither is followed by an addition.
+    HardSwish,
+    Sigmoid,
 }
 
 impl Layer {
     /// Rows of the input that a row of the output is computed from.
     pub fn side(&self) -> usize {
         match self.operation {
-            Operation::Dense { side, .. } => side,
-            Operation::Depthwise { .. } => 3,
-            Operation::Double(_) => 1,
+            Operation::Dense { window, .. } | Operation::Depthwise { window, .. } => window.side,
+            Operation::Enlarge => 3,
+            Operation::Double(_) | Operation::Multiply | Operation::Mean => 1,
         }
     }
 
     /// The row of the input around which a row of the output lies.
     pub fn centre(&self, row: usize) -> usize {
         match self.operation {
-            Operation::Dense { stride, .. } | Operation::Depthwise { stride, .. } => row * stride,
-            Operation::Double(_) => row / 2,
+            Operation::Dense { window, .. } | Operation::Depthwise { window, .. } => row * window.stride + window.shift,
+            Operation::Double(_) | Operation::Enlarge => row / 2,
+            Operation::Multiply | Operation::Mean => row,
         }
+    }
+
+    /// Whether it needs the whole input before its first row, or rows beside the edge that are no zeros, or more than three.
+    pub fn needs_plane(&self) -> bool {
+        matches!(self.operation, Operation::Mean | Operation::Enlarge) || self.side() > 3
+    }
+
+    /// Its output is set when it is added to a network.
+    fn new(operation: Operation, input: usize) -> Self {
+        Self { operation, input, output: 0, activation: Activation::None, add: None, factors: None }
+    }
+
+    /// Whether an activation can follow in the same layer.
+    fn is_convolution(&self) -> bool {
+        matches!(self.operation, Operation::Dense { .. } | Operation::Depthwise { .. } | Operation::Double(_))
+    }
+
+    /// Whether an addition can follow in the same layer.
+    fn takes_addition(&self) -> bool {
+        let is_simple = matches!(self.activation, Activation::None | Activation::Relu);
+        is_simple && (self.is_convolution() || matches!(self.operation, Operation::Multiply))
+    }
+
+    /// The planes that it reads.
+    pub fn reads(&self) -> impl Iterator<Item = usize> {
+        std::iter::once(self.input).chain(self.add).chain(self.factors)
     }
 }
 
-/// The size of a plane: its channels, and how often both sides of the picture were halved.
+/// The size of a plane: its channels, and how often both sides of the picture were halved. `None`: it has one pixel.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Shape {
     pub channels: usize,
-    pub halved: u32,
+    pub halved: Option<u32>,
 }
 
 pub struct Network {
@@ -55,14 +93,16 @@ pub struct Network {
     pub planes: Vec<Shape>,
     /// The planes that were asked for.
     pub outputs: Vec<usize>,
+    /// Width and height of the picture that it was made for, if the file states them.
+    pub size: Option<[usize; 2]>,
 }
 
 impl Network {
     /// Makes the layers that compute the tensors of these names. A sigmoid of an output is left out. `Err` names the node that is not
     /// supported, and the reason.
     pub fn new<'a>(graph: &'a Graph<'a>, outputs: &[&'a str]) -> Result<Self, String> {
-        let picture = Shape { channels: 3, halved: 0 };
-        let network = Self { layers: Vec::new(), planes: vec![picture], outputs: Vec::new() };
+        let picture = Shape { channels: 3, halved: Some(0) };
+        let network = Self { layers: Vec::new(), planes: vec![picture], outputs: Vec::new(), size: graph.size };
         let mut builder = Builder { graph, readers: HashMap::new(), names: HashMap::new(), network };
         let inputs = || graph.nodes.iter().flat_map(|node| &node.inputs);
         inputs().chain(outputs).for_each(|name| *builder.readers.entry(name).or_insert(0) += 1);
@@ -81,7 +121,7 @@ impl Network {
         network.outputs.iter().for_each(|output| is_needed[*output] = true);
         for layer in network.layers.iter().rev() {
             if is_needed[layer.output] {
-                std::iter::once(layer.input).chain(layer.add).for_each(|plane| is_needed[plane] = true);
+                layer.reads().for_each(|plane| is_needed[plane] = true);
             }
         }
         network.layers.retain(|layer| is_needed[layer.output]);
@@ -90,7 +130,7 @@ impl Network {
 
     /// The sides of a picture must be multiples of it.
     pub fn multiple(&self) -> usize {
-        1 << self.planes.iter().map(|plane| plane.halved).max().unwrap_or(0)
+        1 << self.planes.iter().filter_map(|plane| plane.halved).max().unwrap_or(0)
     }
 }
 
@@ -108,21 +148,51 @@ impl<'a> Builder<'a> {
     fn node(&mut self, node: &'a Node<'a>) -> Result<usize, String> {
         match node.operator {
             "Conv" | "ConvTranspose" => self.convolution(node),
-            "Relu" => self.replace(node, 0, |layer| {
-                layer.relu = true;
-                Ok(())
-            }),
+            "Relu" => self.activate(node, Activation::Relu),
+            "HardSwish" => self.activate(node, Activation::HardSwish),
+            // The consumer of the output applies it.
+            "Sigmoid" if node.outputs.iter().all(|output| !self.is_read(output)) => self.plane(node, 0),
+            "Sigmoid" => self.activate(node, Activation::Sigmoid),
             "Add" => {
                 let planes = [self.plane(node, 0)?, self.plane(node, 1)?];
                 let later = usize::from(planes[1] > planes[0]);
-                let add = planes[1 - later];
-                if planes[0] == planes[1] || self.network.planes[add] != self.network.planes[planes[later]] {
+                let (input, add) = (planes[later], planes[1 - later]);
+                let shape = self.network.planes[input];
+                if input == add || self.network.planes[add] != shape {
                     return Err("its inputs are not two planes of the same size".into());
                 }
-                self.replace(node, later, |layer| {
-                    layer.add = Some(add);
-                    Ok(())
-                })
+                let is_alone = self.readers[node.inputs[later]] == 1;
+                let before = self.network.layers.iter_mut().find(|layer| layer.output == input && layer.add.is_none());
+                match before {
+                    Some(layer) if is_alone && layer.takes_addition() => {
+                        layer.add = Some(add);
+                        Ok(input)
+                    }
+                    _ => self.layer(Layer { add: Some(add), ..Layer::new(Operation::Multiply, input) }, shape),
+                }
+            }
+            "Mul" => {
+                let planes = [self.plane(node, 0)?, self.plane(node, 1)?];
+                let shapes = planes.map(|plane| self.network.planes[plane]);
+                let factors = usize::from(shapes[1].halved.is_none());
+                if shapes[factors].halved.is_some() || shapes[0].channels != shapes[1].channels {
+                    return Err("its inputs are not a plane, and a plane of one pixel with as many channels".into());
+                }
+                let layer =
+                    Layer { factors: Some(planes[factors]), ..Layer::new(Operation::Multiply, planes[1 - factors]) };
+                self.layer(layer, shapes[1 - factors])
+            }
+            "GlobalAveragePool" => {
+                let input = self.plane(node, 0)?;
+                let channels = self.network.planes[input].channels;
+                self.layer(Layer::new(Operation::Mean, input), Shape { channels, halved: None })
+            }
+            "Resize" => {
+                let input = self.plane(node, 0)?;
+                let Shape { channels, halved } = self.network.planes[input];
+                let halved =
+                    halved.filter(|halved| *halved > 0).ok_or("its result would be larger than the picture")?;
+                self.layer(Layer::new(Operation::Enlarge, input), Shape { channels, halved: Some(halved - 1) })
             }
             "BatchNormalization" => {
                 let [scale, bias, mean, variance] = [1, 2, 3, 4].map(|input| self.constant(node, input));
@@ -136,8 +206,10 @@ impl<'a> Builder<'a> {
                 let offsets: Vec<_> = (0..channels).map(|c| bias[c] - mean[c] * factors[c]).collect();
                 self.replace(node, 0, |layer| {
                     match &mut layer.operation {
-                        Operation::Dense { weights, .. } if !layer.relu => weights.scale(&factors, &offsets),
-                        Operation::Double(rows) if !layer.relu => {
+                        Operation::Dense { weights, .. } if layer.activation == Activation::None => {
+                            weights.scale(&factors, &offsets);
+                        }
+                        Operation::Double(rows) if layer.activation == Activation::None => {
                             rows.iter_mut().for_each(|weights| weights.scale(&factors, &offsets));
                         }
                         _ => return Err("it follows no dense convolution".into()),
@@ -145,8 +217,6 @@ impl<'a> Builder<'a> {
                     Ok(())
                 })
             }
-            "Sigmoid" if node.outputs.iter().all(|output| !self.is_read(output)) => self.plane(node, 0),
-            "Sigmoid" => Err("other nodes read it".into()),
             _ => Err("this operator is not supported".into()),
         }
     }
@@ -161,54 +231,78 @@ impl<'a> Builder<'a> {
             let value = *all.first().unwrap_or(&default);
             all.iter().all(|other| *other == value).then_some(value).ok_or_else(|| format!("its {name} are {all:?}"))
         };
-        let [stride, pad, group] = [integer("strides", 1)?, integer("pads", 0)?, integer("group", 1)?];
+        let [stride, group] = [integer("strides", 1)?, integer("group", 1)?];
         let is_transposed = node.operator == "ConvTranspose";
         let (&[first, second, side, width], 1) = (&dims[..], integer("dilations", 1)?) else {
             return Err(format!("its weights have the dimensions {dims:?}, or it is dilated"));
         };
         let outputs = if is_transposed { second } else { first };
         let bias = if node.inputs.len() > 2 { self.constant(node, 2)?.values.clone() } else { vec![0.; outputs] };
+        let pads = node.integers.get("pads").map_or(&[0; 4][..], Vec::as_slice);
         let unsupported = || {
             format!(
-                "{channels} channels to {outputs} by weights {dims:?}, stride {stride}, pads {pad}, groups {group} are not supported"
+                "{channels} channels to {outputs} by weights {dims:?}, stride {stride}, pads {pads:?}, groups {group} are not supported"
             )
         };
-        if bias.len() != outputs || side != width || outputs > MOST_CHANNELS {
+        // Rows above the picture, columns to its left, rows below it, columns to its right.
+        let &[pad, left, below, right] = pads else { return Err(unsupported()) };
+        if bias.len() != outputs || side != width || outputs > MOST_CHANNELS || [pad, below] != [left, right] {
             return Err(unsupported());
         }
         let area = side * side;
-        let (operation, halved) = match (is_transposed, side, stride, pad) {
-            (true, 2, 2, 0) if group == 1 && first == channels && halved > 0 => {
+        let (operation, halved) = match (is_transposed, side, stride) {
+            (true, 2, 2) if group == 1 && first == channels && halved > Some(0) && [pad, below] == [0, 0] => {
                 let rows = [0, 1].map(|y| {
                     Dense::new(channels, &bias.repeat(2), |output, input| {
                         values[(input * outputs + output % outputs) * area + 2 * y + output / outputs]
                     })
                 });
-                (Operation::Double(rows), halved - 1)
+                (Operation::Double(rows), halved.map(|halved| halved - 1))
             }
-            (false, 1, 1, 0) | (false, 3, 1 | 2, 1) => {
-                let (stride, halved) = (stride as usize, halved + u32::from(stride == 2));
-                let operation = if group == 1 && second == channels {
+            // The picture's sides are multiples of the stride.
+            (false, 1, 1) | (false, 3 | 5, 1 | 2)
+                if pad + below + stride == side as u64 || [pad, below] == [side as u64 / 2; 2] =>
+            {
+                let window = Window { side, stride: stride as usize, shift: (side / 2).saturating_sub(pad as usize) };
+                let halved = halved.map(|halved| halved + u32::from(stride == 2));
+                let is_depthwise = [first, group as usize, second] == [channels, channels, 1];
+                let operation = if group == 1 && second == channels && side <= 3 {
                     let weights = Dense::new(channels * area, &bias, |output, input| {
                         values[(output * channels + input % channels) * area + input / channels]
                     });
-                    Some(Operation::Dense { weights, side, stride })
-                } else if side == 3 && [first, group as usize, second] == [channels, channels, 1] {
-                    Depthwise::new(&bias, values).map(|weights| Operation::Depthwise { weights, stride })
+                    Some(Operation::Dense { weights, window })
+                } else if side >= 3 && is_depthwise {
+                    Depthwise::new(side, &bias, values).map(|weights| Operation::Depthwise { weights, window })
                 } else {
                     None
                 };
-                (operation.filter(|_| halved <= MOST_HALVED).ok_or_else(unsupported)?, halved)
+                let fits = halved.map_or(side == 1, |halved| halved <= MOST_HALVED) && window.shift < 2;
+                (operation.filter(|_| fits).ok_or_else(unsupported)?, halved)
             }
             _ => return Err(unsupported()),
         };
+        self.layer(Layer::new(operation, input), Shape { channels: outputs, halved })
+    }
+
+    /// Adds a layer, and the plane of this shape that it writes.
+    fn layer(&mut self, layer: Layer, shape: Shape) -> Result<usize, String> {
         if self.network.layers.len() == MOST_LAYERS {
             return Err(format!("it has more than {MOST_LAYERS} layers"));
         }
         let output = self.network.planes.len();
-        self.network.planes.push(Shape { channels: outputs, halved });
-        self.network.layers.push(Layer { operation, input, output, relu: false, add: None });
+        self.network.planes.push(shape);
+        self.network.layers.push(Layer { output, ..layer });
         Ok(output)
+    }
+
+    fn activate(&mut self, node: &Node<'a>, activation: Activation) -> Result<usize, String> {
+        self.replace(node, 0, |layer| {
+            if layer.activation != Activation::None || !layer.is_convolution() {
+                return Err("it follows no convolution".into());
+            }
+            layer.activation = activation;
+            Ok(())
+        })
     }
 
     /// Changes the layer whose output is an input of the node, so that it computes the node's output instead.

@@ -1,32 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Reads the graph of an ONNX file: its nodes, its constants of 32-bit floats and the names of its outputs.
 
-use std::collections::HashMap;
-
-/// A constant, with its values in the order of the file.
-pub struct Tensor {
-    pub dims: Vec<usize>,
-    pub values: Vec<f32>,
-}
-
-#[derive(Default)]
-pub struct Node<'a> {
-    pub operator: &'a str,
-    pub inputs: Vec<&'a str>,
-    pub outputs: Vec<&'a str>,
-    /// Attributes of one integer or a list of them.
-    pub integers: HashMap<&'a str, Vec<u64>>,
-    /// Attributes of one float.
-    pub floats: HashMap<&'a str, f32>,
-}
-
-#[derive(Default)]
-pub struct Graph<'a> {
-    /// In the file's order, in which a node comes after those whose outputs it reads.
-    pub nodes: Vec<Node<'a>>,
-    pub constants: HashMap<&'a str, Tensor>,
-    pub outputs: Vec<&'a str>,
-}
+use crate::graph::{Graph, Node, Tensor};
 
 /// A value of a protobuf message: a number, or the bytes of anything else.
 enum Value<'a> {

@@ -7,8 +7,8 @@ use std::{ops::Range, sync::Mutex};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use crate::{
-    kernels::{Instructions, Row},
-    network::{Layer, Network},
+    kernels::{BORDER, Instructions, Operation, Row},
+    network::{Activation, Layer, Network},
 };
 
 /// Larger planes do not fit into the cache, so those that only the next layer reads are not stored.
@@ -39,7 +39,7 @@ impl Floats {
     }
 }
 
-/// Rows of pixels, surrounded by a border of zeros that is one pixel wide.
+/// Rows of pixels, surrounded by a border of zeros.
 #[derive(Default)]
 pub struct Plane {
     pub width: usize,
@@ -50,22 +50,22 @@ pub struct Plane {
 
 impl Plane {
     fn zeros([width, height, channels]: [usize; 3]) -> Self {
-        Self { width, height, channels, data: Floats::zeros((width + 2) * (height + 2) * channels) }
+        Self { width, height, channels, data: Floats::zeros((width + 2 * BORDER) * (height + 2 * BORDER) * channels) }
     }
 
     fn pitch(&self) -> usize {
-        (self.width + 2) * self.channels
+        (self.width + 2 * BORDER) * self.channels
     }
 
     /// A row without its border.
     pub fn row(&self, row: usize) -> &[f32] {
-        &self.data.get()[(row + 1) * self.pitch()..][self.channels..][..self.width * self.channels]
+        &self.data.get()[(row + BORDER) * self.pitch()..][BORDER * self.channels..][..self.width * self.channels]
     }
 
     /// Calls `work` for each row, with its number and one of `workers`, on as many threads as there are workers.
     fn fill<W: Send>(&mut self, workers: &mut [W], least: usize, work: impl Fn(&mut W, usize, &mut [f32]) + Sync) {
-        let (pitch, channels, height, threads) = (self.pitch(), self.channels, self.height, workers.len());
-        let rest = Mutex::new((0, &mut self.data.get_mut()[pitch..][..height * pitch]));
+        let (pitch, border, height, threads) = (self.pitch(), BORDER * self.channels, self.height, workers.len());
+        let rest = Mutex::new((0, &mut self.data.get_mut()[BORDER * pitch..][..height * pitch]));
         // Bands get smaller and smaller, so that all threads end at about the same time.
         let next = || {
             let mut rest = rest.lock().unwrap();
@@ -75,19 +75,22 @@ impl Plane {
             rest.0 += count;
             rest.1.split_off_mut(..count * pitch).filter(|rows| !rows.is_empty()).map(|rows| (first, rows))
         };
-        rayon::scope(|scope| {
-            for worker in workers {
-                scope.spawn(|_| {
-                    while let Some((first, rows)) = next() {
-                        for (row, data) in (first..).zip(rows.chunks_exact_mut(pitch)) {
-                            work(worker, row, &mut data[channels..pitch - channels]);
-                        }
-                    }
-                });
+        let fill = |worker: &mut W| {
+            while let Some((first, rows)) = next() {
+                for (row, data) in (first..).zip(rows.chunks_exact_mut(pitch)) {
+                    work(worker, row, &mut data[border..pitch - border]);
+                }
             }
-        });
+        };
+        match workers {
+            [worker] => fill(worker),
+            _ => rayon::scope(|scope| workers.iter_mut().for_each(|worker| scope.spawn(|_| fill(worker)))),
+        }
     }
 }
+
+/// Rows of a ring buffer beside the borders of its plane, so that it has four.
+const RING: usize = 4 - 2 * BORDER;
 
 /// The latest three rows of a plane, as a ring buffer of one thread. A fourth row holds zeros, for rows outside of the plane.
 #[derive(Default)]
@@ -108,7 +111,8 @@ struct Worker {
 pub struct Runner {
     network: Network,
     instructions: Instructions,
-    pool: ThreadPool,
+    /// The threads, if there are more than one.
+    pool: Option<ThreadPool>,
     planes: Vec<Plane>,
     /// Ranges of layers that run together, row by row. Only the last plane of a range is stored.
     chains: Vec<Range<usize>>,
@@ -121,7 +125,8 @@ impl Runner {
     /// `Err` says why the threads cannot be started.
     pub fn new(network: Network, instructions: Instructions, threads: usize) -> Result<Self, String> {
         let threads = threads.max(1);
-        let pool = ThreadPoolBuilder::new().num_threads(threads).thread_name(|i| format!("detector-{i}")).build();
+        let pool = ThreadPoolBuilder::new().num_threads(threads).thread_name(|i| format!("detector-{i}"));
+        let pool = (threads > 1).then(|| pool.build()).transpose();
         let pool = pool.map_err(|error| format!("its threads cannot be started: {error}"))?;
         let planes = network.planes.iter().map(|_| Plane::default()).collect();
         let workers = (0..threads).map(|_| Worker::default()).collect();
@@ -130,6 +135,14 @@ impl Runner {
 
     pub fn network(&self) -> &Network {
         &self.network
+    }
+
+    /// Width and height of the picture that the network was made for.
+    ///
+    /// # Panics
+    /// If its file does not state them.
+    pub fn size(&self) -> [usize; 2] {
+        self.network.size.expect("the file states the size")
     }
 
     /// The plane of the network's output of this number.
@@ -144,7 +157,7 @@ impl Runner {
             self.resize(width, height);
         }
         let Self { network, instructions, pool, planes, chains, workers, .. } = self;
-        pool.install(|| {
+        let mut work = || {
             planes[0].fill(workers, LEAST_ROWS, |_, row, output| read(row, output));
             for chain in &*chains {
                 let layers = &network.layers[chain.clone()];
@@ -166,14 +179,20 @@ impl Runner {
                 });
                 planes[last] = output;
             }
-        });
+        };
+        match pool {
+            Some(pool) => pool.install(work),
+            None => work(),
+        }
     }
 
     fn resize(&mut self, width: usize, height: usize) {
-        let Network { layers, planes, outputs } = &self.network;
-        let size =
-            |plane: usize| [width >> planes[plane].halved, height >> planes[plane].halved, planes[plane].channels];
-        let read = || layers.iter().flat_map(|layer| std::iter::once(layer.input).chain(layer.add));
+        let Network { layers, planes, outputs, .. } = &self.network;
+        let size = |plane: usize| {
+            let [width, height] = [width, height].map(|side| planes[plane].halved.map_or(1, |halved| side >> halved));
+            [width, height, planes[plane].channels]
+        };
+        let read = || layers.iter().flat_map(Layer::reads);
         let readers = |plane: usize| read().filter(|read| *read == plane).count();
         self.planes.fill_with(Plane::default);
         (self.planes[0], self.chains) = (Plane::zeros([width, height, 3]), Vec::new());
@@ -181,7 +200,7 @@ impl Runner {
         let mut start = 0;
         for (number, layer) in layers.iter().enumerate() {
             let [width, height, channels] = size(layer.output);
-            let is_stored = layers.get(number + 1).is_none_or(|next| next.input != layer.output)
+            let is_stored = layers.get(number + 1).is_none_or(|next| next.input != layer.output || next.needs_plane())
                 || readers(layer.output) > 1
                 || outputs.contains(&layer.output)
                 || channels < planes[layer.input].channels
@@ -192,7 +211,7 @@ impl Runner {
                 start = number + 1;
             }
             for worker in &mut self.workers {
-                let rows = if is_stored { Plane::default() } else { Plane::zeros([width, 2, channels]) };
+                let rows = if is_stored { Plane::default() } else { Plane::zeros([width, RING, channels]) };
                 worker.rings.push(Ring { rows, height, next: 0 });
             }
         }
@@ -202,23 +221,54 @@ impl Runner {
 /// Computes a row of the last layer, and before it the rows of the layers before it that it needs.
 fn compute(layers: &[Layer], rings: &mut [Ring], planes: &[Plane], set: Instructions, row: usize, output: &mut [f32]) {
     let (layer, before) = layers.split_last().expect("a chain has a layer");
-    let (centre, reach) = (layer.centre(row), layer.side() / 2);
-    // The rows above, at and below the centre, as rows of the plane or the ring with their borders. Those outside are zeros.
-    let mut numbers = [centre, centre + 1, centre + 2];
-    let input = if let Some((ring, rings)) = rings.split_last_mut() {
-        while ring.next <= (centre + reach).min(ring.height - 1) {
-            let (number, pitch, channels) = (ring.next, ring.rows.pitch(), ring.rows.channels);
-            let data = &mut ring.rows.data.get_mut()[number % 3 * pitch..][channels..pitch - channels];
-            compute(before, rings, planes, set, number, data);
-            ring.next += 1;
-        }
-        numbers = numbers.map(|number| if (1..=ring.height).contains(&number) { (number - 1) % 3 } else { 3 });
-        &ring.rows
+    if matches!(layer.operation, Operation::Mean) {
+        mean(&planes[layer.input], output);
     } else {
-        &planes[layer.input]
-    };
-    let inputs = numbers.map(|number| &input.data.get()[number * input.pitch()..][..input.pitch()]);
-    let add = layer.add.map(|add| planes[add].row(row));
-    let row = Row { operation: &layer.operation, inputs, is_odd: row % 2 == 1, relu: layer.relu, add };
-    row.compute(set, output);
+        let (centre, reach) = (layer.centre(row), layer.side() / 2);
+        // The rows around the centre, as rows of the plane or the ring with their borders. Those outside are zeros.
+        let mut numbers = [0, 1, 2, 3, 4].map(|place| centre + place);
+        let input = if let Some((ring, rings)) = rings.split_last_mut() {
+            while ring.next <= (centre + reach).min(ring.height - 1) {
+                let (number, pitch, border) = (ring.next, ring.rows.pitch(), BORDER * ring.rows.channels);
+                let data = &mut ring.rows.data.get_mut()[number % 3 * pitch..][border..pitch - border];
+                compute(before, rings, planes, set, number, data);
+                ring.next += 1;
+            }
+            let is_inside = |number| (BORDER..BORDER + ring.height).contains(&number);
+            numbers = numbers.map(|number| if is_inside(number) { (number - BORDER) % 3 } else { 3 });
+            &ring.rows
+        } else {
+            let input = &planes[layer.input];
+            if matches!(layer.operation, Operation::Enlarge) {
+                numbers = numbers.map(|number| number.clamp(BORDER, BORDER + input.height - 1));
+            }
+            input
+        };
+        let inputs = numbers.map(|number| &input.data.get()[number * input.pitch()..][..input.pitch()]);
+        let add = layer.add.map(|add| planes[add].row(row));
+        let factors = layer.factors.map(|factors| planes[factors].row(0));
+        let (is_odd, relu) = (row % 2 == 1, layer.activation == Activation::Relu);
+        let row = Row { operation: &layer.operation, channels: input.channels, inputs, factors, is_odd, relu, add };
+        row.compute(set, output);
+    }
+    match layer.activation {
+        Activation::None | Activation::Relu => {}
+        Activation::HardSwish => output.iter_mut().for_each(|value| *value *= (*value + 3.).clamp(0., 6.) / 6.),
+        Activation::Sigmoid => output.iter_mut().for_each(|value| *value = 1. / (1. + (-*value).exp())),
+    }
+}
+
+/// The mean of all pixels of a plane.
+fn mean(plane: &Plane, output: &mut [f32]) {
+    let mut sums = vec![0.; plane.channels];
+    output.fill(0.);
+    for row in 0..plane.height {
+        // Row by row, so that sums of many values stay exact enough.
+        sums.fill(0.);
+        for pixel in plane.row(row).chunks_exact(plane.channels) {
+            sums.iter_mut().zip(pixel).for_each(|(sum, value)| *sum += value);
+        }
+        output.iter_mut().zip(&sums).for_each(|(output, sum)| *output += sum);
+    }
+    output.iter_mut().for_each(|value| *value /= (plane.width * plane.height) as f32);
 }

@@ -8,52 +8,71 @@ use gst_video::{VideoColorMatrix, VideoColorRange, VideoFormatFlags, VideoInfo};
 /// read once, both entries are the same.
 struct Places<'a> {
     data: &'a [u8],
-    columns: Vec<[isize; 2]>,
-    rows: Vec<[isize; 2]>,
+    columns: Vec<[usize; 2]>,
+    rows: Vec<[usize; 2]>,
     /// Where the upper 8 bits of a sample of more than 8 begin. Such a sample has two bytes, the lower one first.
     shift: Option<u32>,
+    is_mean: bool,
 }
 
 impl Places<'_> {
-    fn sample(&self, row: isize, column: isize) -> u8 {
-        let place = (row + column) as usize;
+    /// Writes a row of samples, of which each is the mean of four of the frame, or one.
+    fn read(&self, y: usize, output: &mut [f32]) {
+        let [above, below] = self.rows[y].map(|start| &self.data[start..]);
         match self.shift {
-            None => self.data[place],
-            Some(shift) => (u16::from_le_bytes([self.data[place], self.data[place + 1]]) >> shift) as u8,
+            None => self.mean(above, below, |row, column| row[column], output),
+            Some(shift) => {
+                let upper = |row: &[u8], column| (u16::from_le_bytes([row[column], row[column + 1]]) >> shift) as u8;
+                self.mean(above, below, upper, output);
+            }
         }
     }
 
-    fn mean(&self, rows: [isize; 2], x: usize) -> f32 {
-        let sum = rows.iter().flat_map(|row| self.columns[x].map(|column| u32::from(self.sample(*row, column))));
-        sum.sum::<u32>() as f32 * 0.25
+    #[inline(always)]
+    fn mean(&self, above: &[u8], below: &[u8], sample: impl Fn(&[u8], usize) -> u8, output: &mut [f32]) {
+        let read = |row, column| u32::from(sample(row, column));
+        for (output, [left, right]) in output.iter_mut().zip(&self.columns) {
+            *output = if self.is_mean {
+                (read(above, *left) + read(above, *right) + read(below, *left) + read(below, *right)) as f32 * 0.25
+            } else {
+                read(above, *left) as f32
+            };
+        }
     }
 }
 
 /// A function that writes a row of the small picture of this size: red, green and blue of each pixel, whole numbers from 0 to 255.
 ///
 /// `data` has the frame's bytes, `planes` the offset and the stride of each plane. The picture that the caps describe begins at the
-/// column and row `corner`. `None` if a sample would lie outside of the bytes.
+/// column and row `corner`; of it, the small one shows `part`: column, row, width and height. `None` if a sample would lie outside of the
+/// bytes.
 pub fn sampler<'a>(
     info: &VideoInfo,
     data: &'a [u8],
     planes: &[(usize, i32)],
     corner: [u32; 2],
-    searched: [usize; 2],
+    part: [u32; 4],
+    size: [usize; 2],
 ) -> Option<impl Fn(usize, &mut [f32]) + Sync + use<'a>> {
     let format = info.format_info();
     let is_yuv = format.flags().contains(VideoFormatFlags::YUV);
-    let full = [info.width() as usize, info.height() as usize];
+    let first = [0, 1].map(|axis| corner[axis] as usize + part[axis] as usize);
+    let full = [part[2] as usize, part[3] as usize];
     let components = (0..if format.n_components() < 3 { 1 } else { 3 }).map(|c| {
         let (offset, stride) = *planes.get(format.plane()[c] as usize)?;
         let start = isize::try_from(offset).ok()?.checked_add(format.poffset()[c] as isize)?;
-        // Eighths of a sample of the small picture.
-        let shares = if full == searched || is_yuv && c > 0 { [4, 4] } else { [2, 6] };
+        // Where samples are read, in eighths of one of the small picture. Of two that are as near, both are read, so that the small
+        // picture is not shifted.
+        let shares = if full == size || is_yuv && c > 0 { [4, 4] } else { [2, 6] };
         let places = |axis: usize, sub: u32, step: isize, start: isize| {
-            let place = |i: usize, share| {
-                let sample = (8 * i + share) * full[axis] / (8 * searched[axis]) + corner[axis] as usize;
-                ((sample >> sub) as isize).checked_mul(step)?.checked_add(start)
+            let place = |sample: usize| usize::try_from((sample as isize).checked_mul(step)?.checked_add(start)?).ok();
+            let last = (first[axis] + full[axis] - 1) >> sub;
+            let samples = |i: usize| {
+                let [before, after] = shares.map(|share| (8 * i + share) * full[axis] + 8 * size[axis] * first[axis]);
+                let one = (8 * size[axis]) << sub;
+                Some([place(before.div_ceil(one) - 1)?, place((after / one).min(last))?])
             };
-            (0..searched[axis]).map(|i| Some([place(i, shares[0])?, place(i, shares[1])?])).collect::<Option<Vec<_>>>()
+            (0..size[axis]).map(samples).collect::<Option<Vec<_>>>()
         };
         let columns = places(0, format.w_sub()[c], format.pixel_stride()[c] as isize, 0)?;
         let rows = places(1, format.h_sub()[c], stride as isize, start)?;
@@ -61,15 +80,16 @@ pub fn sampler<'a>(
         let shift = (depth > 8).then(|| format.shift()[c] + depth - 8);
         let after = usize::from(shift.is_some());
         // Places ascend or descend, so that all lie between those of the corners.
-        let ends = |places: &[[isize; 2]]| Some([places.first()?[0], places.last()?[1]]);
+        let ends = |places: &[[usize; 2]]| Some([places.first()?[0], places.last()?[1]]);
         let (row_ends, column_ends) = (ends(&rows)?, ends(&columns)?);
-        let is_inside = |row: isize, column: isize| {
-            usize::try_from(row.checked_add(column)?).ok()?.checked_add(after).filter(|end| *end < data.len()).map(drop)
+        let is_inside = |row: usize, column: usize| {
+            row.checked_add(column)?.checked_add(after).filter(|end| *end < data.len()).map(drop)
         };
         for row in row_ends {
             column_ends.iter().try_for_each(|column| is_inside(row, *column))?;
         }
-        Some(Places { data, columns, rows, shift })
+        let is_mean = columns.iter().chain(&rows).any(|[one, other]| one != other);
+        Some(Places { data, columns, rows, shift, is_mean })
     });
     let components = components.collect::<Option<Vec<_>>>()?;
 
@@ -83,17 +103,20 @@ pub fn sampler<'a>(
     let factors = [2. * (1. - red), -2. * (1. - blue) * blue / green, -2. * (1. - red) * red / green, 2. * (1. - blue)];
     let ([a, b, c, d], luma) = (factors.map(|factor| (chroma * factor) as f32), luma as f32);
     Some(move |y: usize, output: &mut [f32]| {
+        let width = output.len() / 3;
+        let mut rows = vec![0.; components.len() * width];
+        for (places, row) in components.iter().zip(rows.chunks_exact_mut(width)) {
+            places.read(y, row);
+        }
         for (x, output) in output.as_chunks_mut::<3>().0.iter_mut().enumerate() {
-            let mean = |c: usize| components[c].mean(components[c].rows[y], x);
+            let one = |c: usize| rows[c * width + x];
             let rgb = if is_yuv {
-                let one =
-                    |c: usize| f32::from(components[c].sample(components[c].rows[y][0], components[c].columns[x][0]));
-                let (luma, u, v) = ((mean(0) - black) * luma, one(1) - 128., one(2) - 128.);
+                let (luma, u, v) = ((one(0) - black) * luma, one(1) - 128., one(2) - 128.);
                 [luma + a * v, luma + b * u + c * v, luma + d * u]
             } else if is_grey {
-                [mean(0); 3]
+                [one(0); 3]
             } else {
-                [mean(0), mean(1), mean(2)]
+                [one(0), one(1), one(2)]
             };
             // The network has learnt from bytes.
             *output = rgb.map(|value| f32::from(value as u8));

@@ -4,9 +4,9 @@
 use std::collections::HashMap;
 
 use gstdetectors::faces::{Face, NoNumber, distinct, faces, overlap};
+use gstdetectors::graph::{Graph, Node, Tensor};
 use gstdetectors::kernels::Instructions;
 use gstdetectors::network::Network;
-use gstdetectors::onnx::{Graph, Node, Tensor};
 use gstdetectors::run::Runner;
 
 fn face(sides: [f64; 4], confidence: f32) -> Face {

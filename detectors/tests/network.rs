@@ -3,9 +3,9 @@
 
 use std::collections::HashMap;
 
+use gstdetectors::graph::{Graph, Node, Tensor};
 use gstdetectors::kernels::Instructions;
 use gstdetectors::network::Network;
-use gstdetectors::onnx::{Graph, Node, Tensor};
 use gstdetectors::run::Runner;
 
 /// Numbers that look random (SplitMix64).
@@ -244,9 +244,9 @@ fn graphs_that_are_not_supported_are_refused_with_a_reason() {
         (|graph| _ = graph.nodes[0].integers.insert("strides", vec![1, 2]), "its strides are [1, 2]"),
         (
             |graph| _ = graph.nodes[0].integers.insert("strides", vec![3, 3]),
-            "stride 3, pads 1, groups 1 are not supported",
+            "stride 3, pads [1, 1, 1, 1], groups 1 are not supported",
         ),
-        (|graph| _ = graph.nodes[0].integers.insert("pads", vec![0; 4]), "pads 0"),
+        (|graph| _ = graph.nodes[0].integers.insert("pads", vec![0; 4]), "pads [0, 0, 0, 0]"),
         (|graph| _ = graph.nodes[0].integers.insert("dilations", vec![2; 2]), "it is dilated"),
         (|graph| _ = graph.nodes[0].integers.insert("group", vec![3]), "groups 3"),
         (|graph| graph.nodes[0].inputs.push("constant0"), "3 channels to 16"),

@@ -5,9 +5,10 @@ mod element;
 
 use std::path::{Path, PathBuf};
 
+use gstdetectors::graph::Graph;
 use gstdetectors::kernels::Instructions;
 use gstdetectors::network::Network;
-use gstdetectors::onnx::{Graph, graph};
+use gstdetectors::onnx::graph;
 use gstdetectors::run::{Plane, Runner};
 use libtest_mimic::{Arguments, Trial};
 

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: MPL-2.0
+//! Where people are looked for, and the mask of those that were found.
+
+use crate::image::{Image, fitted};
+
+/// The box of a person, in heights of the face: its width, its height, and how far its upper edge lies above the face's centre.
+/// Measured with benches/hiding/scenes.py.
+const WIDE: f64 = 5.;
+const TALL: f64 = 7.;
+const ABOVE: f64 = 1.1;
+/// A person whose face has more than this share of the picture's shorter side fills the picture.
+const FILLS: f64 = 0.22;
+/// Faces whose centres differ by less than so many of their heights are one person's.
+const SAME: f64 = 1.25;
+/// A person is lost if no sample of the box reaches this confidence.
+const LOST: f32 = 0.5;
+/// From the threshold on, a person shows wholly after so much more of the filter's result.
+const SOFT: f32 = 0.5;
+/// Changes of a colour from one frame to the next: up to the first one noise, from the second one on motion.
+const STILL: f32 = 2. / 255.;
+const MOVED: f32 = 8. / 255.;
+
+/// Samples of a grid: left, top, right, bottom.
+pub type Sides = [usize; 4];
+
+/// Someone whose face was found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Person {
+    /// The centre of the face, column and row, and its height, in samples of the coarse grid.
+    pub centre: [f64; 2],
+    pub face: f64,
+    /// The mean place of what the model found in the box at the last search.
+    mean: Option<[f64; 2]>,
+}
+
+impl Person {
+    pub fn new(centre: [f64; 2], face: f64) -> Self {
+        Self { centre, face, mean: None }
+    }
+
+    /// Whether it is at the place of another face.
+    pub fn is_same(&self, other: &Self) -> bool {
+        (0..2).all(|axis| (self.centre[axis] - other.centre[axis]).abs() <= SAME * other.face)
+    }
+
+    /// Where the model looks for the person in a grid of this size. The lower edge of the picture cuts the box, down to a square, which is
+    /// moved up. If the person fills the picture, it is all of the grid.
+    pub fn sides(&self, size: [usize; 2]) -> Sides {
+        let [columns, rows] = size;
+        if self.face > FILLS * columns.min(rows) as f64 {
+            return [0, 0, columns, rows];
+        }
+        let square = size.map(|most| ((WIDE * self.face).round() as usize).clamp(1, most));
+        let start = [self.centre[0] - square[0] as f64 / 2., self.centre[1] - ABOVE * self.face];
+        let [left, top] = [0, 1].map(|axis| (start[axis].round().max(0.) as usize).min(size[axis] - square[axis]));
+        let tall = ((TALL * self.face).round() as usize).max(square[1]);
+        [left, top, left + square[0], (top + tall).min(rows)]
+    }
+
+    /// Moves the face by as much as the mean place of what the model finds in the box has moved since the last search. `None` if nobody
+    /// is in the box.
+    pub fn follow(mut self, confidence: &Image, [left, top, ..]: Sides) -> Option<Self> {
+        let mut sums = [0.; 3];
+        for (y, row) in confidence.values.chunks_exact(confidence.width).enumerate() {
+            for (x, value) in row.iter().enumerate() {
+                let value = f64::from(*value);
+                sums[0] += value;
+                sums[1] += value * (left + x) as f64;
+                sums[2] += value * (top + y) as f64;
+            }
+        }
+        if !confidence.values.iter().any(|value| *value >= LOST) {
+            return None;
+        }
+        let mean = [sums[1] / sums[0], sums[2] / sums[0]];
+        if let Some(before) = self.mean {
+            (0..2).for_each(|axis| self.centre[axis] += mean[axis] - before[axis]);
+        }
+        self.mean = Some(mean);
+        Some(self)
+    }
+}
+
+/// The mask of all people of a stream, which follows the edges of the picture and is averaged over time where the picture does not change.
+pub struct Mask {
+    /// Width and height of the mask and of the guide, and of the coarse grid, on which the model's confidence is fitted.
+    pub size: [usize; 2],
+    pub coarse: [usize; 2],
+    /// The mask of the last frame, and its guide on the coarse grid.
+    last: Option<(Image, [Image; 3])>,
+    /// The share of what is new, since the last frame that a model has seen.
+    new: Image,
+    /// What the models say, averaged.
+    pub confidence: Image,
+}
+
+impl Mask {
+    /// For a picture of this size.
+    pub fn new(picture: [usize; 2]) -> Self {
+        // The mask has a sample for each cell of the grid of cudagaussblur's weights, which would narrow a finer one.
+        let longer = picture[0].max(picture[1]);
+        let cell = longer.div_ceil(512).next_power_of_two();
+        let size = picture.map(|side| (side / cell).max(2));
+        let coarse = size.map(|side| side.div_ceil(2));
+        let (new, confidence) = (Image::new(coarse, 0.), Image::new(coarse, 0.));
+        Self { size, coarse, last: None, new, confidence }
+    }
+
+    /// The mask of the next frame. `guide` is the frame at the size of the mask, `found` what the models say of it, if they have seen
+    /// it; `smooth` is the share of the last mask in the new one where nothing changes.
+    pub fn next(&mut self, guide: &[Image; 3], found: Option<&Image>, smooth: f32) -> &Image {
+        let coarse = guide.each_ref().map(|plane| plane.scaled(self.coarse));
+        let new = match &self.last {
+            None => Image::new(self.coarse, 1.),
+            Some((_, before)) => changed(&coarse, before, smooth),
+        };
+        self.new = self.new.with(&new, f32::max);
+        if let Some(found) = found {
+            let shares = found.with(&self.confidence, |found, before| found - before).with(&self.new, |a, b| a * b);
+            self.confidence = self.confidence.with(&shares, |before, share| before + share);
+            self.new = Image::new(self.coarse, 0.);
+        }
+        let mut mask = fitted(&self.confidence, guide, &coarse);
+        if let Some((before, _)) = &self.last {
+            let differences =
+                mask.with(before, |mask, before| mask - before).with(&new.scaled(self.size), |a, b| a * b);
+            mask = before.with(&differences, |before, difference| before + difference);
+        }
+        &self.last.insert((mask, coarse)).0
+    }
+}
+
+/// The share of what is new where the picture changes by more than noise, light and exposure.
+fn changed(coarse: &[Image; 3], before: &[Image; 3], smooth: f32) -> Image {
+    let changes: [Image; 3] = std::array::from_fn(|i| {
+        let change = coarse[i].with(&before[i], |now, before| now - before);
+        let mut sorted = change.values.clone();
+        let middle = sorted.len() / 2;
+        let median = *sorted.select_nth_unstable_by(middle, f32::total_cmp).1;
+        change.map(|value| (value - median).abs())
+    });
+    let [red, green, blue] = &changes;
+    let largest = red.with(green, f32::max).with(blue, f32::max).largest();
+    largest.map(|change| ((change - STILL) / (MOVED - STILL)).clamp(1. - smooth, 1.))
+}
+
+/// The samples of a mask for cudagaussblur, and where they lie in it. region-mode=outside shows nothing of samples below 128 and all of
+/// those of 255; inside leaves 0 uncovered. `None` if nobody is in the picture.
+pub fn samples(mask: &Image, threshold: f32) -> Option<(Sides, Vec<u8>)> {
+    let lower = 128. / threshold.max(1e-6);
+    let value = |value: f32| (value * lower).clamp(0., 128.) + ((value - threshold) * (127. / SOFT)).clamp(0., 127.);
+    let samples: Vec<_> = mask.values.iter().map(|one| value(*one) as u8).collect();
+    let rows = || samples.chunks_exact(mask.width);
+    let is_person = |sample: &u8| *sample >= 128;
+    let top = rows().position(|row| row.iter().any(is_person))?;
+    let bottom = mask.height - rows().rev().position(|row| row.iter().any(is_person))?;
+    let left = rows().filter_map(|row| row.iter().position(is_person)).min()?;
+    let right = rows().filter_map(|row| row.iter().rposition(is_person)).max()? + 1;
+    // A sample around the person: if the person is lost, cudagaussblur covers the box.
+    let [left, top] = [left, top].map(|side| side.saturating_sub(1));
+    let [right, bottom] = [(right + 1).min(mask.width), (bottom + 1).min(mask.height)];
+    let inside = rows().take(bottom).skip(top).flat_map(|row| row[left..right].iter().copied()).collect();
+    Some(([left, top, right, bottom], inside))
+}

@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: MPL-2.0
+//! What both elements have in common: which frames are searched, how a frame is read, and what is reported of searches.
+
+use std::{
+    collections::VecDeque,
+    time::{Duration, Instant},
+};
+
+use gst::prelude::*;
+use gst_video::{VideoCropMeta, VideoInfo, VideoMeta, VideoRegionOfInterestMeta};
+
+use crate::{kernels::Instructions, sampler::sampler};
+
+/// 8 or 10 bits a channel. Frames are not converted: only the samples that the small picture needs are read.
+const CAPS: &str = "video/x-raw, format=(string){ I420, YV12, NV12, NV21, Y42B, Y444, YUY2, UYVY, RGB, BGR, RGBx, BGRx, xRGB, xBGR, \
+                    RGBA, BGRA, ARGB, ABGR, GRAY8, I420_10LE, P010_10LE, I422_10LE, Y444_10LE }, width=(int)[ 16, 32767 ], height=(int)[ 16, 32767 ]";
+/// Number of recent searches from which the latency and the mean time are computed.
+const RECENT: usize = 16;
+/// A warning is posted after so many searches in a row that took longer than the time between them, in a live stream.
+const MOST_SLOW: u32 = 8;
+
+pub fn pad_templates() -> Vec<gst::PadTemplate> {
+    let caps = CAPS.parse::<gst::Caps>().expect("the caps are valid");
+    let template = |name, direction| {
+        gst::PadTemplate::new(name, direction, gst::PadPresence::Always, &caps).expect("the template is valid")
+    };
+    vec![template("sink", gst::PadDirection::Sink), template("src", gst::PadDirection::Src)]
+}
+
+/// The fastest instructions that this processor has.
+pub fn instructions() -> Instructions {
+    Instructions::all().pop().expect("every processor has the baseline")
+}
+
+/// Which frames are searched.
+#[derive(Default)]
+pub struct Schedule {
+    /// Frames to pass before the next search.
+    to_skip: u32,
+    /// Timestamps of the frame that was searched last, and of the latest frame.
+    searched_at: Option<gst::ClockTime>,
+    previous: Option<gst::ClockTime>,
+    /// The time between the last two frames that were searched.
+    pub interval: Option<gst::ClockTime>,
+}
+
+impl Schedule {
+    /// The next frame is searched.
+    pub fn restart(&mut self) {
+        self.to_skip = 0;
+    }
+
+    /// Whether this frame is to be searched: one in `every`, and more if they would be more than `longest` apart.
+    pub fn is_due(&mut self, buffer: &gst::BufferRef, every: u32, longest: gst::ClockTime) -> bool {
+        if buffer.flags().contains(gst::BufferFlags::DISCONT) {
+            self.restart();
+        }
+        let now = buffer.pts();
+        let since = |earlier: Option<gst::ClockTime>| now?.checked_sub(earlier?);
+        // Whether the next frame would exceed the longest time, if frames keep their interval.
+        let is_late = match (since(self.previous), since(self.searched_at)) {
+            (Some(interval), Some(since)) => interval.is_zero() || since + interval > longest,
+            _ => true,
+        };
+        self.previous = now;
+        if self.to_skip > 0 && !is_late {
+            self.to_skip -= 1;
+            return false;
+        }
+        self.interval = since(self.searched_at);
+        (self.to_skip, self.searched_at) = (every - 1, now);
+        true
+    }
+}
+
+/// What is counted and measured, which other threads read.
+#[derive(Default)]
+pub struct Searches {
+    pub frames: u64,
+    pub analyzed: u64,
+    /// Searches in a row that took longer than the time between them.
+    slow: u32,
+    /// The durations of the last searches, the latency that is reported, and when it changed.
+    durations: VecDeque<Duration>,
+    latency: Duration,
+    changed_at: Option<Instant>,
+    is_live: bool,
+}
+
+impl Searches {
+    /// The mean time of the last searches, in nanoseconds.
+    pub fn mean(&self) -> u64 {
+        (self.durations.iter().sum::<Duration>() / self.durations.len().max(1) as u32).as_nanos() as u64
+    }
+
+    /// Adds the time of a search to the minimum of a latency query that was answered from downstream: it delays the searched frame and those that arrive meanwhile. The
+    /// maximum latency is upstream's, because the element buffers nothing.
+    pub fn add_latency(&mut self, direction: gst::PadDirection, query: &mut gst::QueryRef) {
+        if let (gst::PadDirection::Src, gst::QueryViewMut::Latency(latency)) = (direction, query.view_mut()) {
+            let (live, min, max) = latency.result();
+            self.is_live = live;
+            latency.set(live, min + gst::ClockTime::from_nseconds(self.latency.as_nanos() as u64), max);
+        }
+    }
+
+    /// Notes a search, which came so long after the one before.
+    pub fn note(&mut self, duration: Duration, interval: Option<gst::ClockTime>, now: Instant) -> Reports {
+        self.analyzed += 1;
+        let is_slow = interval.is_some_and(|interval| duration.as_nanos() > u128::from(interval.nseconds()));
+        self.slow = if is_slow { self.slow + 1 } else { 0 };
+        Reports {
+            is_longer: self.is_longer(duration, now),
+            is_slow: self.slow == MOST_SLOW && self.is_live,
+            duration,
+            interval,
+        }
+    }
+
+    /// True if a longer latency is to be reported: once a second at most, and never a shorter one, because playback falters whenever a
+    /// pipeline sets its latency anew.
+    fn is_longer(&mut self, duration: Duration, now: Instant) -> bool {
+        self.durations.truncate(RECENT - 1);
+        self.durations.push_front(duration);
+        let mut sorted: Vec<_> = self.durations.iter().copied().collect();
+        sorted.sort_unstable();
+        // The second longest: a single search may have been interrupted, and the first one also allocates.
+        let Some(long) = sorted.len().checked_sub(2).map(|place| sorted[place]) else { return false };
+        let is_due = self.changed_at.is_none_or(|changed| now.duration_since(changed) >= Duration::from_secs(1));
+        if long <= self.latency || !is_due {
+            return false;
+        }
+        // An eighth more, so that searches whose durations vary a little do not change the latency again and again.
+        self.latency = long * 9 / 8;
+        self.changed_at = Some(now);
+        true
+    }
+}
+
+/// What is to be posted after a search.
+pub struct Reports {
+    is_longer: bool,
+    is_slow: bool,
+    duration: Duration,
+    interval: Option<gst::ClockTime>,
+}
+
+impl Reports {
+    /// Posts the messages, without a lock held. `cure` says which properties make searches faster.
+    pub fn post(self, element: &gst::Element, cure: &str) {
+        if self.is_longer {
+            let _ = element.post_message(gst::message::Latency::builder().src(element).build());
+        }
+        if self.is_slow {
+            gst::element_warning!(
+                element,
+                gst::ResourceError::Busy,
+                (
+                    "a search takes {} ms, but one is due every {} ms, so that frames fall behind: {cure}",
+                    self.duration.as_millis(),
+                    self.interval.map_or(0, gst::ClockTime::mseconds)
+                )
+            );
+        }
+    }
+}
+
+/// The event without the pictures among its tags, such as a cover picture of the file, which a muxer would copy as they are.
+pub fn without_pictures(event: gst::Event) -> gst::Event {
+    let gst::EventView::Tag(tag) = event.view() else { return event };
+    let mut tags = tag.tag_owned();
+    let list = tags.make_mut();
+    list.remove::<gst::tags::Image>();
+    list.remove::<gst::tags::PreviewImage>();
+    list.remove::<gst::tags::Attachment>();
+    gst::event::Tag::builder(tags).seqnum(event.seqnum()).build()
+}
+
+/// Attaches a box. One of no size says that a detector vouches for the frame, so that cudagaussblur's on-missing=auto covers frames
+/// that have lost their metas, and no others.
+pub fn attach<'a>(
+    buffer: &'a mut gst::BufferRef,
+    label: &str,
+    [x, y, width, height]: [u32; 4],
+) -> gst::MetaRefMut<'a, VideoRegionOfInterestMeta, gst::meta::Standalone> {
+    VideoRegionOfInterestMeta::add(buffer, label, (x, y, width, height))
+}
+
+/// A param of a region with how sure the detector is, 0 to 1.
+pub fn detection(confidence: f32) -> gst::Structure {
+    gst::Structure::builder("detection").field("confidence", f64::from(confidence)).build()
+}
+
+/// Calls `read` with a function that writes a row of a small picture of this size, of a part of the frame: column, row, width and height.
+/// `Err` says why the frame cannot be read.
+pub fn with_picture<T>(
+    buffer: &gst::BufferRef,
+    info: &VideoInfo,
+    part: [u32; 4],
+    size: [usize; 2],
+    read: impl FnOnce(&(dyn Fn(usize, &mut [f32]) + Sync)) -> T,
+) -> Result<T, String> {
+    let full = [info.width(), info.height()];
+    // A GstVideoCropMeta of the size of the caps says where the caps' picture is in a larger frame; one of another size shows a
+    // part of that picture, all of which is searched. cudagaussblur counts detections from this corner.
+    let corner = match buffer.meta::<VideoCropMeta>().map(|crop| crop.rect()) {
+        Some((x, y, width, height)) if [width, height] == full => [x, y],
+        _ => [0, 0],
+    };
+    let meta = buffer.meta::<VideoMeta>();
+    let (offsets, strides) =
+        meta.as_ref().map_or((info.offset(), info.stride()), |meta| (meta.offset(), meta.stride()));
+    let planes: Vec<_> = offsets.iter().copied().zip(strides.iter().copied()).collect();
+    let data = buffer.map_readable().map_err(|_| "a frame cannot be read")?;
+    let rows = sampler(info, &data, &planes, corner, part, size).ok_or_else(|| {
+        let ([width, height], [x, y]) = (full, corner);
+        format!("a frame of {} bytes does not hold {width}x{height} pixels from {x}, {y} on", data.len())
+    })?;
+    Ok(read(&rows))
+}

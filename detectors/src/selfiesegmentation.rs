@@ -1,0 +1,462 @@
+// SPDX-License-Identifier: MPL-2.0
+//! The element `selfiesegmentation`, which runs MediaPipe's two models of that name.
+//!
+//! Alone it sees one person who fills the picture, by the landscape model. Behind a detector of faces it looks for a person around each
+//! face (a GstVideoRegionOfInterestMeta with the label `face`) with the square model, in a box that is a multiple of the face. If the face
+//! is large, or if there is none, the landscape model looks at the whole picture. While a face is not found, the box follows the mask.
+//! One region `person` holds the masks of all people.
+
+use std::{
+    sync::{LazyLock, Mutex},
+    time::Instant,
+};
+
+use gst::{glib, prelude::*, subclass::prelude::*};
+use gst_base::subclass::{
+    base_transform::{InputBuffer, PrepareOutputBufferSuccess},
+    prelude::*,
+};
+use gst_video::{VideoInfo, VideoRegionOfInterestMeta};
+
+use crate::{
+    image::Image,
+    model,
+    people::{self, Mask, Person, Sides},
+    run::Runner,
+    search::{self, Schedule, Searches},
+};
+
+static CAT: LazyLock<gst::DebugCategory> = LazyLock::new(|| {
+    gst::DebugCategory::new("selfiesegmentation", gst::DebugColorFlags::empty(), Some("Finds people"))
+});
+
+/// Longest time between two frames that a model sees. At a low rate `every` alone would exceed it.
+const LONGEST: gst::ClockTime = gst::ClockTime::SECOND;
+
+#[derive(Clone)]
+struct Settings {
+    every: u32,
+    threshold: f64,
+    smooth: f64,
+    threads: u32,
+    model: Option<String>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { every: 1, threshold: 0.25, smooth: 0.75, threads: 0, model: None }
+    }
+}
+
+/// What the streaming thread uses, from `start` to `stop`.
+#[derive(Default)]
+struct State {
+    /// The networks for the whole picture and for the box of a person.
+    networks: Option<[Runner; 2]>,
+    stream: Option<Stream>,
+    schedule: Schedule,
+}
+
+/// What is known of the frames since the caps.
+struct Stream {
+    info: VideoInfo,
+    mask: Mask,
+    people: Vec<Person>,
+    /// Whether a detector of faces has found none in the last frame that a model saw, and no person is left of those before.
+    is_faceless: bool,
+}
+
+/// What other threads read.
+#[derive(Default)]
+struct Published {
+    searches: Searches,
+    faceless: u64,
+    instructions: &'static str,
+}
+
+#[derive(Default)]
+pub struct Element {
+    settings: Mutex<Settings>,
+    state: Mutex<State>,
+    published: Mutex<Published>,
+}
+
+glib::wrapper! {
+    /// The element `selfiesegmentation`, which attaches the mask of people as a region of interest.
+    pub struct SelfieSegmentation(ObjectSubclass<Element>) @extends gst_base::BaseTransform, gst::Element, gst::Object;
+}
+
+#[glib::object_subclass]
+impl ObjectSubclass for Element {
+    const NAME: &'static str = "GstSelfieSegmentation";
+    type Type = SelfieSegmentation;
+    type ParentType = gst_base::BaseTransform;
+}
+
+impl ObjectImpl for Element {
+    fn properties() -> &'static [glib::ParamSpec] {
+        static PROPERTIES: LazyLock<Vec<glib::ParamSpec>> = LazyLock::new(|| {
+            let default = Settings::default();
+            vec![
+                glib::ParamSpecUInt::builder("every")
+                    .nick("Every")
+                    .blurb(
+                        "Run the model on every N-th frame, at low rates more often, so that at most a second lies between; the other \
+                         frames get its last mask, fitted to them",
+                    )
+                    .minimum(1)
+                    .maximum(1000)
+                    .default_value(default.every)
+                    .mutable_playing()
+                    .build(),
+                glib::ParamSpecDouble::builder("threshold")
+                    .nick("Threshold")
+                    .blurb("Least confidence of a person's samples; less shows more of hair and of the background")
+                    .minimum(0.)
+                    .maximum(1.)
+                    .default_value(default.threshold)
+                    .mutable_playing()
+                    .build(),
+                glib::ParamSpecDouble::builder("smooth")
+                    .nick("Smooth")
+                    .blurb("Share of the last mask in the next one, where the picture does not change")
+                    .minimum(0.)
+                    .maximum(1.)
+                    .default_value(default.smooth)
+                    .mutable_playing()
+                    .build(),
+                glib::ParamSpecString::builder("model")
+                    .nick("Model")
+                    .blurb(
+                        "File of the model for the whole picture. Unset: selfie_segmentation_landscape.tflite in the folders in which \
+                         centerface looks for its model; selfie_segmentation.tflite, the model for boxes, is always looked for there",
+                    )
+                    .mutable_ready()
+                    .build(),
+                glib::ParamSpecUInt::builder("threads")
+                    .nick("Threads")
+                    .blurb("Threads of the models; 0: one, because more gain little")
+                    .maximum(64)
+                    .default_value(default.threads)
+                    .mutable_ready()
+                    .build(),
+                glib::ParamSpecBoxed::builder::<gst::Structure>("stats")
+                    .nick("Stats")
+                    .blurb(
+                        "frames; analyzed: frames that a model has seen; faceless: frames in which a detector of faces has found none, and no person \
+                         is left of those before; mean-ns: mean time of the last 16 analyzed ones, with their masks; instructions: the \
+                         processor's vector instructions in use (avx512, avx2, sse2, neon, none)",
+                    )
+                    .read_only()
+                    .build(),
+            ]
+        });
+        &PROPERTIES
+    }
+
+    fn set_property(&self, _id: usize, value: &glib::Value, pspec: &glib::ParamSpec) {
+        let mut settings = self.settings.lock().unwrap();
+        let checked = "GObject checks the type";
+        match pspec.name() {
+            "every" => settings.every = value.get().expect(checked),
+            "threshold" => settings.threshold = value.get().expect(checked),
+            "smooth" => settings.smooth = value.get().expect(checked),
+            "threads" => settings.threads = value.get().expect(checked),
+            "model" => settings.model = value.get().expect(checked),
+            _ => unreachable!("GObject checks the name"),
+        }
+    }
+
+    fn property(&self, _id: usize, pspec: &glib::ParamSpec) -> glib::Value {
+        let settings = self.settings.lock().unwrap();
+        match pspec.name() {
+            "every" => settings.every.to_value(),
+            "threshold" => settings.threshold.to_value(),
+            "smooth" => settings.smooth.to_value(),
+            "threads" => settings.threads.to_value(),
+            "model" => settings.model.to_value(),
+            "stats" => {
+                let published = self.published.lock().unwrap();
+                gst::Structure::builder("stats")
+                    .field("frames", published.searches.frames)
+                    .field("analyzed", published.searches.analyzed)
+                    .field("faceless", published.faceless)
+                    .field("mean-ns", published.searches.mean())
+                    .field("instructions", published.instructions)
+                    .build()
+                    .to_value()
+            }
+            _ => unreachable!("GObject checks the name"),
+        }
+    }
+}
+
+impl GstObjectImpl for Element {}
+
+impl ElementImpl for Element {
+    fn metadata() -> Option<&'static gst::subclass::ElementMetadata> {
+        static METADATA: LazyLock<gst::subclass::ElementMetadata> = LazyLock::new(|| {
+            gst::subclass::ElementMetadata::new(
+                "Selfie segmentation",
+                "Analyzer/Video",
+                "Finds people and attaches their mask as a region of interest",
+                env!("CARGO_PKG_AUTHORS"),
+            )
+        });
+        Some(&METADATA)
+    }
+
+    fn pad_templates() -> &'static [gst::PadTemplate] {
+        static TEMPLATES: LazyLock<Vec<gst::PadTemplate>> = LazyLock::new(search::pad_templates);
+        &TEMPLATES
+    }
+}
+
+impl BaseTransformImpl for Element {
+    const MODE: gst_base::subclass::BaseTransformMode = gst_base::subclass::BaseTransformMode::AlwaysInPlace;
+    const PASSTHROUGH_ON_SAME_CAPS: bool = false;
+    const TRANSFORM_IP_ON_PASSTHROUGH: bool = false;
+
+    fn start(&self) -> Result<(), gst::ErrorMessage> {
+        let settings = self.settings.lock().unwrap().clone();
+        let instructions = search::instructions();
+        let open = |property, name| {
+            let path = model::find(property, name, "scripts/models people")
+                .map_err(|reason| gst::error_msg!(gst::ResourceError::NotFound, ("{reason}")))?;
+            model::segmentation(&path, instructions, settings.threads.max(1) as usize).map_err(|reason| {
+                gst::error_msg!(
+                    gst::ResourceError::OpenRead,
+                    ("{} cannot be used as the model: {reason}", path.display())
+                )
+            })
+        };
+        let whole = open(settings.model, "selfie_segmentation_landscape.tflite")?;
+        let networks = [whole, open(None, "selfie_segmentation.tflite")?];
+        *self.state.lock().unwrap() = State { networks: Some(networks), ..State::default() };
+        *self.published.lock().unwrap() = Published { instructions: instructions.name(), ..Published::default() };
+        Ok(())
+    }
+
+    fn stop(&self) -> Result<(), gst::ErrorMessage> {
+        *self.state.lock().unwrap() = State::default();
+        Ok(())
+    }
+
+    fn set_caps(&self, incaps: &gst::Caps, _outcaps: &gst::Caps) -> Result<(), gst::LoggableError> {
+        let info = VideoInfo::from_caps(incaps)?;
+        let mask = Mask::new([info.width() as usize, info.height() as usize]);
+        let mut state = self.state.lock().unwrap();
+        state.stream = Some(Stream { info, mask, people: Vec::new(), is_faceless: false });
+        state.schedule.restart();
+        Ok(())
+    }
+
+    fn sink_event(&self, event: gst::Event) -> bool {
+        if event.type_() == gst::EventType::FlushStop {
+            self.state.lock().unwrap().schedule.restart();
+        }
+        self.parent_sink_event(search::without_pictures(event))
+    }
+
+    fn query(&self, direction: gst::PadDirection, query: &mut gst::QueryRef) -> bool {
+        let is_answered = BaseTransformImplExt::parent_query(self, direction, query);
+        if is_answered {
+            self.published.lock().unwrap().searches.add_latency(direction, query);
+        }
+        is_answered
+    }
+
+    /// Passes the buffer on. If others hold it, they keep theirs, and a copy gets the metas; it shares the memory, which is only read.
+    fn prepare_output_buffer(&self, inbuf: InputBuffer) -> Result<PrepareOutputBufferSuccess, gst::FlowError> {
+        Ok(match inbuf {
+            InputBuffer::Writable(_) => PrepareOutputBufferSuccess::InputBuffer,
+            InputBuffer::Readable(buffer) => PrepareOutputBufferSuccess::Buffer(buffer.to_owned()),
+        })
+    }
+
+    fn transform_ip(&self, buffer: &mut gst::BufferRef) -> Result<gst::FlowSuccess, gst::FlowError> {
+        let settings = self.settings.lock().unwrap().clone();
+        let mut state = self.state.lock().unwrap();
+        let started = Instant::now();
+        let is_due = state.schedule.is_due(buffer, settings.every, LONGEST);
+        let interval = state.schedule.interval;
+        let marked = state.mark(buffer, is_due, &settings);
+        let is_faceless = state.stream.as_ref().is_some_and(|stream| stream.is_faceless);
+        drop(state);
+        let now = Instant::now();
+        if let Err(reason) = marked {
+            gst::element_imp_error!(self, gst::StreamError::Failed, ("{reason}"));
+            return Err(gst::FlowError::Error);
+        }
+        gst::log!(CAT, imp = self, "{:?} in {:?}", buffer.pts(), now - started);
+        let mut published = self.published.lock().unwrap();
+        published.searches.frames += 1;
+        published.faceless += u64::from(is_faceless);
+        let reports = is_due.then(|| published.searches.note(now - started, interval, now));
+        drop(published);
+        if let Some(reports) = reports {
+            reports
+                .post(self.obj().upcast_ref(), "set a larger every, or let centerface in front of it find fewer faces");
+        }
+        Ok(gst::FlowSuccess::Ok)
+    }
+}
+
+impl State {
+    /// Attaches the mask of people to a frame. If it is due, the models look at it.
+    fn mark(&mut self, buffer: &mut gst::BufferRef, is_due: bool, settings: &Settings) -> Result<(), String> {
+        let (Some(networks), Some(stream)) = (&mut self.networks, &mut self.stream) else {
+            return Err("a frame arrived before its caps".into());
+        };
+        let full = [stream.info.width(), stream.info.height()];
+        if buffer.flags().contains(gst::BufferFlags::DISCONT) {
+            stream.people.clear();
+        }
+        let size = stream.mask.size;
+        let mut guide = [(); 3].map(|()| Image::new(size, 0.));
+        search::with_picture(buffer, &stream.info, [0, 0, full[0], full[1]], size, |rows| {
+            let mut row = vec![0.; 3 * size[0]];
+            for y in 0..size[1] {
+                rows(y, &mut row);
+                let [red, green, blue] = guide.each_mut().map(|plane| plane.row_mut(y));
+                for (((rgb, red), green), blue) in row.as_chunks::<3>().0.iter().zip(red).zip(green).zip(blue) {
+                    [*red, *green, *blue] = rgb.map(|value| value * (1. / 255.));
+                }
+            }
+        })?;
+        let found = if is_due { Some(stream.search(buffer, networks, &guide)?) } else { None };
+        let (smooth, threshold) = (settings.smooth as f32, settings.threshold as f32);
+        let mask = stream.mask.next(&guide, found.as_ref(), smooth);
+        let Some((sides, samples)) = people::samples(mask, threshold) else {
+            search::attach(buffer, "nothing", [0; 4]);
+            return Ok(());
+        };
+        let [left, top, right, bottom] = pixels(sides, size, full);
+        let (width, height) = (sides[2] - sides[0], sides[3] - sides[1]);
+        let caps = gst::Caps::builder("video/x-raw")
+            .field("format", "GRAY8")
+            .field("width", width as i32)
+            .field("height", height as i32)
+            .field("framerate", gst::Fraction::new(0, 1))
+            .build();
+        // Rows of GRAY8 begin at multiples of four bytes.
+        let stride = width.next_multiple_of(4);
+        let mut padded = vec![0; stride * height];
+        padded
+            .chunks_exact_mut(stride)
+            .zip(samples.chunks_exact(width))
+            .for_each(|(to, row)| to[..width].copy_from_slice(row));
+        let sample = gst::Sample::builder().buffer(&gst::Buffer::from_mut_slice(padded)).caps(&caps).build();
+        let confidence = stream.mask.confidence.values.iter().copied().fold(0., f32::max);
+        let mut region = search::attach(buffer, "person", [left, top, right - left, bottom - top]);
+        region.add_param(search::detection(confidence));
+        region.add_param(gst::Structure::builder("mask").field("sample", sample).build());
+        Ok(())
+    }
+}
+
+impl Stream {
+    /// What the models say of a frame, on the coarse grid.
+    fn search(
+        &mut self,
+        buffer: &gst::BufferRef,
+        [whole, square]: &mut [Runner; 2],
+        guide: &[Image; 3],
+    ) -> Result<Image, String> {
+        let coarse = self.mask.coarse;
+        let all = [0, 0, coarse[0], coarse[1]];
+        let mut boxes: Vec<(Sides, Vec<Person>)> = Vec::new();
+        let (people, has_finder) = self.people_of(buffer);
+        for person in people {
+            let sides = person.sides(coarse);
+            match boxes.iter_mut().find(|(other, _)| *other == sides) {
+                Some((_, people)) => people.push(person),
+                None => boxes.push((sides, vec![person])),
+            }
+        }
+        self.is_faceless = boxes.is_empty() && has_finder;
+        if boxes.is_empty() {
+            boxes.push((all, Vec::new()));
+        }
+        let mut found = Image::new(coarse, 0.);
+        self.people.clear();
+        for (sides, people) in boxes {
+            let confidence = if sides == all {
+                let [width, height] = whole.size();
+                let planes = guide.each_ref().map(|plane| plane.scaled([width, height]));
+                whole.run(width, height, |y, row| {
+                    for (x, rgb) in row.as_chunks_mut::<3>().0.iter_mut().enumerate() {
+                        *rgb = planes.each_ref().map(|plane| plane.row(y)[x]);
+                    }
+                });
+                confidence(whole)?
+            } else {
+                let [width, height] = square.size();
+                let [left, top, right, bottom] = pixels(sides, coarse, [self.info.width(), self.info.height()]);
+                let part = [left, top, (right - left).max(1), (bottom - top).max(1)];
+                search::with_picture(buffer, &self.info, part, [width, height], |rows| {
+                    square.run(width, height, |y, row| {
+                        rows(y, row);
+                        row.iter_mut().for_each(|value| *value *= 1. / 255.);
+                    });
+                })?;
+                confidence(square)?
+            };
+            let [left, top, right, bottom] = sides;
+            let confidence = confidence.scaled([right - left, bottom - top]);
+            for (y, row) in confidence.values.chunks_exact(confidence.width).enumerate() {
+                let to = &mut found.row_mut(top + y)[left..right];
+                to.iter_mut().zip(row).for_each(|(to, value)| *to = to.max(*value));
+            }
+            self.people.extend(people.into_iter().filter_map(|person| person.follow(&confidence, sides)));
+        }
+        Ok(found)
+    }
+
+    /// The people to search, which are those whose faces a detector in front of this element has found in this frame, and others of the
+    /// last search; and whether there is such a detector.
+    fn people_of(&self, buffer: &gst::BufferRef) -> (Vec<Person>, bool) {
+        let scale = self.mask.coarse[1] as f64 / f64::from(self.info.height());
+        let mut people = Vec::new();
+        let mut has_finder = false;
+        for meta in buffer.iter_meta::<VideoRegionOfInterestMeta>() {
+            has_finder = true;
+            let (x, y, width, height) = meta.rect();
+            if height > 0 && meta.roi_type() == "face" {
+                let centre =
+                    [(x, width), (y, height)].map(|(start, side)| (f64::from(start) + f64::from(side) / 2.) * scale);
+                people.push(Person::new(centre, f64::from(height) * scale));
+            }
+        }
+        let faces = people.len();
+        for person in &self.people {
+            if !people[..faces].iter().any(|face| person.is_same(face)) {
+                people.push(person.clone());
+            }
+        }
+        (people, has_finder)
+    }
+}
+
+/// That a sample is a person's, 0 to 1.
+fn confidence(network: &Runner) -> Result<Image, String> {
+    let plane = network.output(0);
+    let values = (0..plane.height).flat_map(|y| plane.row(y)).map(|value| 1. / (1. + (-value).exp())).collect();
+    let image = Image { width: plane.width, height: plane.height, values };
+    // Comparisons with such values are false, as if nobody were in the picture.
+    if image.values.iter().all(|value| value.is_finite()) {
+        Ok(image)
+    } else {
+        Err("the model failed: its answer has values that are no numbers".into())
+    }
+}
+
+/// Sides of a box on a grid of this size, in pixels of the frame.
+fn pixels([left, top, right, bottom]: Sides, size: [usize; 2], full: [u32; 2]) -> [u32; 4] {
+    let pixel = |place: usize, axis: usize| (place as f64 * f64::from(full[axis]) / size[axis] as f64).round() as u32;
+    [pixel(left, 0), pixel(top, 1), pixel(right, 0), pixel(bottom, 1)]
+}
+
+pub fn register(plugin: &gst::Plugin) -> Result<(), glib::BoolError> {
+    gst::Element::register(Some(plugin), "selfiesegmentation", gst::Rank::NONE, SelfieSegmentation::static_type())
+}
