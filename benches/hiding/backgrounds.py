@@ -27,13 +27,12 @@ import gi
 import numpy as np
 
 ROOT = pathlib.Path(__file__).parents[2]
-sys.path.append(str(ROOT / "examples/python"))
 gi.require_version("Gst", "1.0")
 gi.require_version("GstVideo", "1.0")
 from gi.repository import Gst, GstVideo
 
 import masks_reference as masks
-import selfiesegmentation
+import litert
 
 FRAMES = 180
 # Pairs of successive frames.
@@ -243,7 +242,7 @@ def main():
     landscape[:, 639], landscape[:, 640] = landscape[:, 638], landscape[:, 641]
     portrait = play(f"filesrc location={ROOT}/examples/demo/face.jpg ! jpegdec ! videoconvert ! video/x-raw,format=RGB")[0]
     colour, opaque = scaled(portrait, 864, 720, "RGB"), alpha(864, 720)
-    network = selfiesegmentation.Network(selfiesegmentation.MODEL, 1)
+    network = litert.Network(litert.LANDSCAPE, 1)
     of_model, of_alpha = {}, {}
     for frame in SHOWN:
         share = placed(opaque, frame, 1280, 720)

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MPL-2.0
 """Measures masks of people of several sizes, in scenes that are composed of cut-outs and backgrounds.
 
-    GST_PLUGIN_PATH=target/release:examples scripts/python gi,numpy -- benches/hiding/scenes.py CUTOUTS BACKGROUNDS
+    GST_PLUGIN_PATH=target/release scripts/python gi,numpy -- benches/hiding/scenes.py CUTOUTS BACKGROUNDS
 
 CUTOUTS is a folder of PNG files, of a person with an alpha channel each; BACKGROUNDS is one of PNG or JPEG files. A scene has one
 person, who stands on the lower edge, at one of three places. A *large* person has 0.95 of the picture's height, or 0.9 of its

@@ -3,7 +3,7 @@
 """Measures masks of people: how much of the person shows, how much of the background, and how still the edge is.
 
     target/release/examples/demo --sigma=0
-    GST_PLUGIN_PATH=target/release:examples scripts/python gi,numpy -- benches/hiding/segmentation.py \\
+    GST_PLUGIN_PATH=target/release scripts/python gi,numpy -- benches/hiding/segmentation.py \\
         demo-out/before-after.png [PICTURE.png ...]
 
 What shows is read from cudagaussblur: behind the detector each frame becomes white, the cover is black. Compared are
@@ -25,7 +25,7 @@ import sys
 
 import backgrounds
 import numpy as np
-import selfiesegmentation
+import litert
 from backgrounds import FRAMES, ROOT, Gst, alpha, before, placed, play, scaled
 
 WIDTH, HEIGHT = 1280, 720
@@ -131,7 +131,7 @@ def main():
     # Without the white line in the middle.
     landscape[:, 639], landscape[:, 640] = landscape[:, 638], landscape[:, 641]
     portrait = scaled(play(read.format(ROOT / "examples/demo/face.jpg", "jpegdec"))[0], 864, HEIGHT, "RGB")
-    opaque, network = alpha(864, HEIGHT), selfiesegmentation.Network(arguments.raw or selfiesegmentation.MODEL, 1)
+    opaque, network = alpha(864, HEIGHT), litert.Network(arguments.raw or litert.LANDSCAPE, 1)
     moving(portrait, opaque, landscape, network)
     print("\n| still | mask | change, ‰ | of raw |\n| --- | --- | --- | --- |")
     front = placed(portrait, 0, WIDTH, HEIGHT), placed(opaque, 0, WIDTH, HEIGHT)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! `--background`: blurs what is behind a person, whom examples/python/selfiesegmentation.py finds. The person's own pixels do not
+//! `--background`: blurs what is behind a person, whom the element selfiesegmentation finds. The person's own pixels do not
 //! count in the blur, so that nothing of them glows beside them.
 
 use std::error::Error;

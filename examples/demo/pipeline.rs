@@ -58,11 +58,6 @@ pub fn play_chain(
     let sink = clip.map_or("videoscale ! autovideosink", |(encoder, _)| &encoder.elements);
     let pipeline = format!("{source} ! queue ! videoconvert ! {} ! queue ! videoconvert ! {sink}", chain.elements);
     let pipeline = gst::parse::launch(&pipeline).map_err(|error| match error.kind() {
-        Some(gst::ParseError::NoSuchElement) if options.job == Job::Background => format!(
-            "{}: on Debian and Ubuntu install gstreamer1.0-python3-plugin-loader and libpython3-dev, delete \
-             ~/.cache/gstreamer-1.0, and start this program with scripts/demo",
-            error.message()
-        ),
         Some(gst::ParseError::NoSuchElement) => {
             format!("{}: start this program with scripts/demo, which installs what is missing", error.message())
         }

@@ -3,7 +3,6 @@
 
 import functools
 import os
-import sys
 from typing import NamedTuple
 
 from gi.repository import GLib, Gst
@@ -13,7 +12,6 @@ from .terminal import Refused
 
 # Detections of centerface from this confidence on continue a cover. A new one begins from the job's threshold on.
 WEAK = 0.2
-DETECTORS = os.path.join(os.path.dirname(os.path.dirname(os.path.realpath(__file__))), "python")
 PLATES = "/usr/share/opencv4/haarcascades/haarcascade_russian_plate_number.xml"
 # Frames that wait between two threads.
 QUEUE = "queue max-size-buffers=4 max-size-bytes=0 max-size-time=0"
@@ -21,7 +19,7 @@ QUEUE = "queue max-size-buffers=4 max-size-bytes=0 max-size-time=0"
 SETTINGS = "cover", "sigma", "every", "threshold", "search_size"
 PEOPLE = ("centerface every=4 size={search_size} threshold=0.3 ! selfiesegmentation name=detector every={every} "
           "threshold={threshold}")
-NO_CENTERFACE = "GStreamer does not find centerface: install its plugin, libgstdetectors.so, or set GST_PLUGIN_PATH to its folder"
+NO_DETECTORS = "GStreamer does not find {element}: install its plugin, libgstdetectors.so, or set GST_PLUGIN_PATH to its folder"
 # What finds the objects, properties of cudagaussblur, and defaults. With `doubts`, the seconds in which an object may show are
 # reported; with `ten_bit`, samples of more than 8 bits keep 10. A `warning` is printed before the first file, `missing` if an
 # element is not there, and `faceless` about frames in which no face leads to a person.
@@ -29,7 +27,7 @@ JOBS = {
     "faces": dict(
         finder="centerface name=detector every={every} size={search_size} threshold={weak}", every=4, threshold=0.3, search_size=640,
         blur="region-mode=inside look-ahead=20 expand=0.15 min-confidence={threshold}", cover="mosaic", doubts=True, ten_bit=True,
-        missing=NO_CENTERFACE),
+        missing=NO_DETECTORS.format(element="centerface")),
     # facedetect attaches nothing to frames without a plate.
     "plates": dict(
         finder=f"videoconvert ! facedetect name=detector display=false updates=none profile={PLATES}",
@@ -40,10 +38,10 @@ JOBS = {
                 "every result"),
     "people": dict(
         finder=PEOPLE, every=1, threshold=0.25, search_size=640, blur="region-mode=inside labels=person shape=mask grow=8",
-        cover="mosaic", missing=NO_CENTERFACE, faceless="a person there may show"),
+        cover="mosaic", missing=NO_DETECTORS.format(element="selfiesegmentation"), faceless="a person there may show"),
     "background": dict(
         finder=PEOPLE, every=1, threshold=0.25, search_size=640,
-        blur="region-mode=outside labels=person shape=mask grow=4 expand=0", cover="blur", sigma=20, missing=NO_CENTERFACE,
+        blur="region-mode=outside labels=person shape=mask grow=4 expand=0", cover="blur", sigma=20, missing=NO_DETECTORS.format(element="selfiesegmentation"),
         faceless="a small person there is hidden, too"),
     "everything": dict(finder="identity", blur="region-mode=frame", sigma=5, ten_bit=True),
 }
@@ -102,8 +100,6 @@ class Setup:
         self.blur = f"cudagaussblur name=blur post-messages=true {job['blur'].format(**values)} {blur}{own}"
         if PLATES in self.finder and not os.path.exists(PLATES):
             raise Refused(job["missing"])
-        if "selfiesegmentation" in self.finder:
-            self.register_detector()
         # Else nothing feeds the elements that `on_pipeline` connects.
         self.try_out(f"{self.elements('I420', 'identity' if on_pipeline else self.finder)} ! fakesink")
         encoders = [encoder for encoder in ENCODERS if self.works(encoder)]
@@ -120,19 +116,6 @@ class Setup:
         width, height = self.size
         return (f"videoconvert ! videoflip video-direction=auto ! videoscale ! video/x-raw,format={format},width=[2,{width},2],"
                 f"height=[2,{height},2],pixel-aspect-ratio=1/1 ! {QUEUE} ! {finder} ! {QUEUE} ! {self.blur} ! {QUEUE} ! videoconvert")
-
-    @staticmethod
-    def register_detector():
-        """Registers selfiesegmentation, which is written in Python, so that GStreamer's loader of Python plugins is not needed."""
-        if Gst.ElementFactory.find("selfiesegmentation"):
-            return
-        sys.path.insert(0, DETECTORS)
-        try:
-            import selfiesegmentation
-        except (ImportError, ValueError) as error:
-            raise Refused(f"the detector selfiesegmentation cannot be loaded ({error}): install the packages that the header of "
-                          "hide.py names") from None
-        Gst.Element.register(None, *selfiesegmentation.__gstelementfactory__)
 
     @functools.cached_property
     def ten_bit_encoders(self):

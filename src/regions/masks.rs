@@ -43,7 +43,7 @@ impl<'a> MaskReader<'a> {
 
     /// Whether the mask in a buffer with this timestamp is of a frame before the last one, so that the object may have left it.
     ///
-    /// A mask of unknown time counts as the frame's own: GStreamer's tensor decoders and the elements of `examples/python` compute
+    /// A mask of unknown time counts as the frame's own: GStreamer's tensor decoders and the element `selfiesegmentation` compute
     /// a mask for the frame that carries it, and write it into a new buffer, which has no timestamp. A buffer that has one came through
     /// a pipeline, for example from a branch with a model that is slower than the frames.
     pub fn is_old(&self, timestamp: Option<u64>) -> bool {

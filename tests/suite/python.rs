@@ -1,6 +1,6 @@
 //! scripts/python and the Python examples find an interpreter with the modules they need, whichever `python3` is first on
 //! PATH, and name what is missing if there is none. Python sets properties by the values that docs/PROPERTIES.md shows, and reads
-//! messages as docs/MESSAGES.md shows. The element of examples/python reports how long it delays a live stream.
+//! messages as docs/MESSAGES.md shows.
 
 use super::examples::Workspace;
 
@@ -100,88 +100,4 @@ pipeline.set_state(Gst.State.NULL)
 "#;
     workspace.write("messages.py", &script.replace("SHOWN", shown(include_str!("../../docs/MESSAGES.md"))));
     workspace.says("scripts/python gi -- messages.py => zone at 80 120");
-}
-
-/// The element of examples/python, but its searches only take time, by a clock that this script sets.
-const SLOW: &str = r#"import sys
-sys.path.insert(0, sys.argv[1])
-import selfiesegmentation
-from selfiesegmentation import GObject, Gst
-
-# For each frame: the seconds since the last one, and the milliseconds that its search takes; None if it is not searched.
-RUNS = [(0, 40), (9, 44), (9, 20), (9, 60), (9, 60), (0.5, 90), (0, 90), (9, None), (9, 10)], [(0, 8), (9, 8)]
-now = 0
-selfiesegmentation.time.monotonic_ns = lambda: now
-selfiesegmentation.Network = lambda *_: None
-selfiesegmentation.SQUARE_MODEL = selfiesegmentation.pathlib.Path(__file__)
-
-
-class Slow(selfiesegmentation.SelfieSegmentation):
-    __gstmetadata__ = "Slow", "Analyzer/Video", "Searches", "tests"
-    __gsttemplates__ = selfiesegmentation.TEMPLATES
-
-    def do_transform_ip(self, buffer):
-        global now
-        seconds, self.milliseconds = steps.pop(0)
-        now += int(seconds * Gst.SECOND)
-        self.waiting = self.milliseconds is None
-        return selfiesegmentation.SelfieSegmentation.do_transform_ip(self, buffer)
-
-    def analyze(self, buffer):
-        global now
-        now += self.milliseconds * Gst.MSECOND
-
-    def mark(self, *_):
-        pass
-
-
-GObject.type_register(Slow)
-pipeline = Gst.parse_launch(
-    "videotestsrc name=source is-live=true ! video/x-raw,framerate=100/1 ! identity name=before ! fakesink name=sink")
-before, sink, slow = pipeline.get_by_name("before"), pipeline.get_by_name("sink"), Slow()
-slow.model = __file__
-pipeline.add(slow)
-before.unlink(sink)
-before.link(slow)
-slow.link(sink)
-bus, pad = pipeline.get_bus(), slow.get_static_pad("src")
-
-
-def latency(pad):
-    query = Gst.Query.new_latency()
-    assert pad.query(query)
-    live, least, most = query.parse_latency()
-    assert live and most == Gst.CLOCK_TIME_NONE
-    return least
-
-
-def reported(pad, info):
-    added = latency(pad) - latency(slow.get_static_pad("sink").get_peer())
-    print(added / Gst.MSECOND, *["posted"] * len(posted))
-    posted.clear()
-    return Gst.PadProbeReturn.OK
-
-
-posted = []
-bus.enable_sync_message_emission()
-bus.connect("sync-message::latency", lambda bus, message: message.src == slow and posted.append(message))
-pad.add_probe(Gst.PadProbeType.BUFFER, reported)
-for steps in RUNS:
-    pipeline.get_by_name("source").set_property("num-buffers", len(steps))
-    pipeline.set_state(Gst.State.PLAYING)
-    end = bus.timed_pop_filtered(Gst.CLOCK_TIME_NONE, Gst.MessageType.ERROR | Gst.MessageType.EOS)
-    pipeline.set_state(Gst.State.NULL)
-    assert end.type == Gst.MessageType.EOS, end.parse_error()
-"#;
-
-/// Live pipelines learn the latency of the searches from the second one on. A single long search does not count, nor do shorter ones until the next start,
-/// and longer ones count once a second.
-#[test]
-fn the_python_element_reports_the_latency_of_its_searches() {
-    let workspace = Workspace::new("latency");
-    workspace.write("slow.py", SLOW);
-    workspace.says(
-        "scripts/python numpy,gi -- slow.py $ROOT/examples/python => \
-         0.0 45.0 posted 45.0 45.0 67.5 posted 67.5 67.5 67.5 101.25 posted 0.0 9.0 posted",
-    );
 }
