@@ -1,12 +1,18 @@
 // SPDX-License-Identifier: MPL-2.0
-//! `centerface`: a GStreamer element that finds faces, on the processor, without any inference library. It attaches them to frames as
-//! regions of interest, which `cudagaussblur` covers.
+//! Two GStreamer elements that find what `cudagaussblur` covers, on the processor, without any inference library. They attach regions
+//! of interest to frames.
 //!
-//! Programs that link this crate register the element with [`plugin_register_static`]. The modules are public for the project's own
+//! `centerface` finds faces. `selfiesegmentation` finds people and attaches their mask: alone one person who fills the picture, and
+//! behind `centerface` people of any size. [HIDING](https://github.com/cudagaussblur/cudagaussblur/blob/main/docs/HIDING.md#masks) says
+//! how to use them and what they find.
+//!
+//! Programs that link this crate register the elements with [`plugin_register_static`]. The modules are public for the project's own
 //! tests and benches, without any promise of stability.
 //!
-//! `element` (GStreamer) reads a small picture of a frame (`sampler`), runs the network on it (`run`, by the `kernels` on `vector`s) and
-//! attaches the `faces` that the outputs describe. `model` finds the model's file. `network` is a list of layers, which it reads from the nodes of an ONNX file (`onnx`).
+//! Both elements read small pictures of a frame (`sampler`) and run networks on them; what they have in common is in `search`.
+//! `centerface` attaches the `faces` that the outputs of its network describe. `selfiesegmentation` makes a mask of all `people` from the
+//! outputs of two networks, with a filter that fits it to the edges of an `image`. `model` finds the models' files. `onnx` and `tflite`
+//! read a file into a `graph`, of which `network` makes a list of layers; `run` runs it, by the `kernels` on `vector`s.
 
 mod centerface;
 #[doc(hidden)]
@@ -55,7 +61,7 @@ mod plugin {
     );
 }
 
-/// Registers the element for this process, without a plugin file. Call it after `gst::init`, from any thread; once it is registered,
+/// Registers the elements for this process, without a plugin file. Call it after `gst::init`, from any thread; once they are registered,
 /// a further call does nothing.
 ///
 /// # Errors
