@@ -1,4 +1,4 @@
-//! The element, in a harness.
+//! The element `centerface`, in a harness.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -7,94 +7,19 @@ use gst::glib;
 use gst::prelude::*;
 use gst_video::{VideoCropMeta, VideoFrameFlags, VideoInfo, VideoMeta, VideoRegionOfInterestMeta};
 
-/// Where the face is in the demo's portrait, located by hand, and the portrait's size.
-const FACE: [f64; 4] = [174., 62., 276., 180.];
-const PORTRAIT: [u32; 2] = [480, 400];
+use crate::common::{Detector, PORTRAIT, blank, boxes, drawn, frame, is_nothing, latency, make, portrait, started};
 
-struct Detector {
-    element: gst::Element,
-    bus: gst::Bus,
-    harness: gst_check::Harness,
-}
+/// Where the face is in the demo's portrait, located by hand.
+const FACE: [f64; 4] = [174., 62., 276., 180.];
 
 fn element(model: &Path) -> gst::Element {
-    gst::init().unwrap();
-    gstdetectors::plugin_register_static().unwrap();
-    gst::ElementFactory::make("centerface").property("model", model.to_str().unwrap()).build().unwrap()
+    let element = make("centerface");
+    element.set_property("model", model.to_str().unwrap());
+    element
 }
 
-/// A started element with a bus of its own, for frames of these caps.
 fn detector(model: &Path, properties: &[(&str, u32)], caps: &gst::CapsRef) -> Detector {
-    let element = element(model);
-    let bus = gst::Bus::new();
-    element.set_bus(Some(&bus));
-    properties.iter().for_each(|(name, value)| element.set_property(name, value));
-    let mut harness = gst_check::Harness::with_element(&element, Some("sink"), Some("src"));
-    harness.set_src_caps(caps.to_owned());
-    Detector { element, bus, harness }
-}
-
-impl Detector {
-    fn search(&mut self, frame: gst::Buffer) -> gst::Buffer {
-        let pushed = self.harness.push(frame);
-        assert!(pushed.is_ok(), "{pushed:?}: {:?}", self.error());
-        self.harness.pull().unwrap()
-    }
-
-    fn error(&self) -> Option<String> {
-        let message = self.bus.pop_filtered(&[gst::MessageType::Error])?;
-        let gst::MessageView::Error(error) = message.view() else { unreachable!("it is filtered") };
-        Some(error.error().message().to_owned())
-    }
-
-    fn stats(&self, name: &str) -> u64 {
-        self.element.property::<gst::Structure>("stats").get(name).unwrap()
-    }
-}
-
-/// A frame of a description.
-fn drawn(description: &str) -> gst::Sample {
-    gst::init().unwrap();
-    let pipeline = gst::parse::launch(&format!("{description} ! appsink name=sink")).unwrap();
-    let pipeline = pipeline.downcast::<gst::Pipeline>().unwrap();
-    pipeline.set_state(gst::State::Playing).unwrap();
-    let sample = pipeline.by_name("sink").unwrap().downcast::<gst_app::AppSink>().unwrap().pull_sample();
-    pipeline.set_state(gst::State::Null).unwrap();
-    sample.unwrap_or_else(|error| panic!("{description}: {error}"))
-}
-
-/// The demo's portrait in this format and size.
-fn portrait(format: &str, [width, height]: [u32; 2]) -> gst::Sample {
-    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/demo/face.jpg");
-    drawn(&format!(
-        "filesrc location=\"{file}\" ! jpegdec ! videoconvert ! videoscale ! \
-         video/x-raw,format={format},width={width},height={height}"
-    ))
-}
-
-fn blank(format: &str, [width, height]: [u32; 2]) -> gst::Sample {
-    let caps = format!("video/x-raw,format={format},width={width},height={height}");
-    drawn(&format!("videotestsrc num-buffers=1 pattern=white ! {caps}"))
-}
-
-/// The buffer of a sample as a frame at this time, which nobody else holds.
-fn frame(sample: &gst::Sample, milliseconds: u64) -> gst::Buffer {
-    let mut buffer = sample.buffer().unwrap().copy_deep().unwrap();
-    let writable = buffer.get_mut().unwrap();
-    writable.set_pts(gst::ClockTime::from_mseconds(milliseconds));
-    writable.unset_flags(gst::BufferFlags::DISCONT);
-    buffer
-}
-
-/// Labels and boxes, [left, top, right, bottom], of a frame.
-fn boxes(frame: &gst::BufferRef) -> Vec<(String, [f64; 4])> {
-    let metas = frame.iter_meta::<VideoRegionOfInterestMeta>();
-    let sides = |(x, y, width, height): (u32, u32, u32, u32)| [x, y, x + width, y + height].map(f64::from);
-    metas.map(|meta| (meta.roi_type().to_string(), sides(meta.rect()))).collect()
-}
-
-fn is_nothing(frame: &gst::BufferRef) -> bool {
-    boxes(frame) == [("nothing".to_owned(), [0.; 4])]
+    started(element(model), properties, caps)
 }
 
 /// Asserts that a frame has one box, which is that of the portrait's face in a picture of this size, and its confidence.
@@ -218,16 +143,6 @@ pub fn frames_that_others_hold_are_neither_copied_nor_changed(model: &Path) {
         assert_eq!((found.as_ptr() == buffer, memory(&found)), (!is_held, bytes));
         assert!(held.is_none_or(|held| boxes(&held).is_empty()));
     }
-}
-
-/// The latency of upstream and of the searches, and whether a message says that it has changed.
-fn latency(detector: &Detector) -> (Duration, usize) {
-    let mut query = gst::query::Latency::new();
-    assert!(detector.element.static_pad("src").unwrap().query(&mut query));
-    let (_, min, max) = query.result();
-    assert_eq!(max, None);
-    let messages = std::iter::from_fn(|| detector.bus.pop_filtered(&[gst::MessageType::Latency]));
-    (min.into(), messages.count())
 }
 
 pub fn a_frame_after_a_new_face_is_searched(model: &Path) {

@@ -1,0 +1,104 @@
+//! What the tests of both elements share: an element in a harness, and frames.
+
+use std::time::Duration;
+
+use gst::prelude::*;
+use gst_video::VideoRegionOfInterestMeta;
+
+/// The size of the demo's portrait in these tests.
+pub const PORTRAIT: [u32; 2] = [480, 400];
+
+pub fn make(name: &str) -> gst::Element {
+    gst::init().unwrap();
+    gstdetectors::plugin_register_static().unwrap();
+    gst::ElementFactory::make(name).build().unwrap()
+}
+
+pub struct Detector {
+    pub element: gst::Element,
+    pub bus: gst::Bus,
+    pub harness: gst_check::Harness,
+}
+
+/// The element, started, with a bus of its own, for frames of these caps.
+pub fn started(element: gst::Element, properties: &[(&str, u32)], caps: &gst::CapsRef) -> Detector {
+    let bus = gst::Bus::new();
+    element.set_bus(Some(&bus));
+    properties.iter().for_each(|(name, value)| element.set_property(name, value));
+    let mut harness = gst_check::Harness::with_element(&element, Some("sink"), Some("src"));
+    harness.set_src_caps(caps.to_owned());
+    Detector { element, bus, harness }
+}
+
+impl Detector {
+    pub fn search(&mut self, frame: gst::Buffer) -> gst::Buffer {
+        let pushed = self.harness.push(frame);
+        assert!(pushed.is_ok(), "{pushed:?}: {:?}", self.error());
+        self.harness.pull().unwrap()
+    }
+
+    pub fn error(&self) -> Option<String> {
+        let message = self.bus.pop_filtered(&[gst::MessageType::Error])?;
+        let gst::MessageView::Error(error) = message.view() else { unreachable!("it is filtered") };
+        Some(error.error().message().to_owned())
+    }
+
+    pub fn stats(&self, name: &str) -> u64 {
+        self.element.property::<gst::Structure>("stats").get(name).unwrap()
+    }
+}
+
+/// A frame of a description.
+pub fn drawn(description: &str) -> gst::Sample {
+    gst::init().unwrap();
+    let pipeline = gst::parse::launch(&format!("{description} ! appsink name=sink")).unwrap();
+    let pipeline = pipeline.downcast::<gst::Pipeline>().unwrap();
+    pipeline.set_state(gst::State::Playing).unwrap();
+    let sample = pipeline.by_name("sink").unwrap().downcast::<gst_app::AppSink>().unwrap().pull_sample();
+    pipeline.set_state(gst::State::Null).unwrap();
+    sample.unwrap_or_else(|error| panic!("{description}: {error}"))
+}
+
+/// The demo's portrait in this format and size.
+pub fn portrait(format: &str, [width, height]: [u32; 2]) -> gst::Sample {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/demo/face.jpg");
+    drawn(&format!(
+        "filesrc location=\"{file}\" ! jpegdec ! videoconvert ! videoscale ! \
+         video/x-raw,format={format},width={width},height={height}"
+    ))
+}
+
+pub fn blank(format: &str, [width, height]: [u32; 2]) -> gst::Sample {
+    let caps = format!("video/x-raw,format={format},width={width},height={height}");
+    drawn(&format!("videotestsrc num-buffers=1 pattern=white ! {caps}"))
+}
+
+/// The buffer of a sample as a frame at this time, which nobody else holds.
+pub fn frame(sample: &gst::Sample, milliseconds: u64) -> gst::Buffer {
+    let mut buffer = sample.buffer().unwrap().copy_deep().unwrap();
+    let writable = buffer.get_mut().unwrap();
+    writable.set_pts(gst::ClockTime::from_mseconds(milliseconds));
+    writable.unset_flags(gst::BufferFlags::DISCONT);
+    buffer
+}
+
+/// Labels and boxes, [left, top, right, bottom], of a frame.
+pub fn boxes(frame: &gst::BufferRef) -> Vec<(String, [f64; 4])> {
+    let metas = frame.iter_meta::<VideoRegionOfInterestMeta>();
+    let sides = |(x, y, width, height): (u32, u32, u32, u32)| [x, y, x + width, y + height].map(f64::from);
+    metas.map(|meta| (meta.roi_type().to_string(), sides(meta.rect()))).collect()
+}
+
+pub fn is_nothing(frame: &gst::BufferRef) -> bool {
+    boxes(frame) == [("nothing".to_owned(), [0.; 4])]
+}
+
+/// The latency of upstream and of the searches, and whether a message says that it has changed.
+pub fn latency(detector: &Detector) -> (Duration, usize) {
+    let mut query = gst::query::Latency::new();
+    assert!(detector.element.static_pad("src").unwrap().query(&mut query));
+    let (_, min, max) = query.result();
+    assert_eq!(max, None);
+    let messages = std::iter::from_fn(|| detector.bus.pop_filtered(&[gst::MessageType::Latency]));
+    (min.into(), messages.count())
+}
