@@ -6,6 +6,9 @@ use std::collections::HashMap;
 
 use crate::graph::{Graph, Node, Tensor};
 
+/// The longest vector of numbers: dimensions of a tensor, inputs and outputs of an operation or of the graph.
+const MOST_NUMBERS: usize = 16;
+
 /// A table of a FlatBuffer, at a position of the file. Each function returns `None` if what it reads lies outside of the file.
 #[derive(Clone, Copy)]
 struct Table<'a> {
@@ -93,8 +96,9 @@ impl<'a> Vector<'a> {
         (0..self.count).map(|index| self.table(index)).collect()
     }
 
+    /// `None` if there are more than `MOST_NUMBERS`: vectors may overlap, so that a small file could describe many long ones.
     fn numbers(&self) -> Option<Vec<usize>> {
-        (self.count <= self.file.len() / 4).then_some(())?;
+        (self.count <= MOST_NUMBERS).then_some(())?;
         (0..self.count).map(|index| number(self.file, self.place(index)?)).collect()
     }
 }
@@ -141,7 +145,7 @@ fn node<'a>(
     outputs: &[&Entry<'a>],
 ) -> Option<(Node<'a>, Option<[usize; 4]>)> {
     let dims = |entries: &[&Entry<'_>]| entries.first().and_then(|entry| <[usize; 4]>::try_from(&entry.dims[..]).ok());
-    let ([_, height, width, channels], [_, out_height, out_width, _]) = (dims(inputs)?, dims(outputs)?);
+    let ([_, height, width, channels], [_, out_height, out_width, out_channels]) = (dims(inputs)?, dims(outputs)?);
     let option = |field, default| options.map_or(Some(default), |options| options.integer(field, default));
     let flag = |field| options.map_or(Some(0), |options| options.byte(field));
     // The fields of fused activations and of dilations.
@@ -149,9 +153,10 @@ fn node<'a>(
         let is_dilated = dilations.into_iter().any(|field| option(field, 1) != Some(1));
         flag(activation) == Some(0) && !is_dilated
     };
+    let is_pixel = [out_height, out_width, out_channels] == [1, 1, channels];
     let (operator, order) = match code {
         Some(0) if is_plain(0, [9; 2]) => ("Add", None),
-        Some(1) if is_plain(5, [9; 2]) && [option(4, 0)?, option(3, 0)?] == [height, width] => {
+        Some(1) if is_plain(5, [9; 2]) && is_pixel && [option(4, 0)?, option(3, 0)?] == [height, width] => {
             ("GlobalAveragePool", None)
         }
         Some(3) if is_plain(3, [4, 5]) => ("Conv", Some([0, 3, 1, 2])),
@@ -162,7 +167,7 @@ fn node<'a>(
         Some(23) if flag(2)? == 0 && flag(3)? == 1 && [out_height, out_width] == [2 * height, 2 * width] => {
             ("Resize", None)
         }
-        Some(40) if [out_height, out_width] == [1, 1] => ("GlobalAveragePool", None),
+        Some(40) if is_pixel => ("GlobalAveragePool", None),
         Some(117) => ("HardSwish", None),
         // MediaPipe's transposed convolution with a bias.
         None if [out_height, out_width] == [2 * height, 2 * width] => ("ConvTranspose", Some([3, 0, 1, 2])),
@@ -208,8 +213,12 @@ pub fn graph<'a>(file: &'a [u8]) -> Option<Graph<'a>> {
         graph.size = Some([width, height]);
     }
     graph.outputs = named(main, 2)?.iter().map(|output| output.name).collect();
+    let mut count = 0;
     for entry in &entries {
         if let Some(values) = entry.floats() {
+            // Tensors may share their bytes, so that a small file could describe many large ones.
+            count += values.len();
+            (count <= file.len()).then_some(())?;
             graph.constants.insert(entry.name, Tensor { dims: entry.dims.clone(), values });
         }
     }
