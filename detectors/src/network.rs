@@ -261,9 +261,11 @@ impl<'a> Builder<'a> {
             }
             // The picture's sides are multiples of the stride.
             (false, 1, 1) | (false, 3 | 5, 1 | 2)
-                if pad + below + stride == side as u64 || [pad, below] == [side as u64 / 2; 2] =>
+                if pad <= side as u64 / 2
+                    && below <= side as u64
+                    && (pad + below + stride == side as u64 || [pad, below] == [side as u64 / 2; 2]) =>
             {
-                let window = Window { side, stride: stride as usize, shift: (side / 2).saturating_sub(pad as usize) };
+                let window = Window { side, stride: stride as usize, shift: side / 2 - pad as usize };
                 let halved = halved.map(|halved| halved + u32::from(stride == 2));
                 let is_depthwise = [first, group as usize, second] == [channels, channels, 1];
                 let operation = if group == 1 && second == channels && side <= 3 {
@@ -276,7 +278,9 @@ impl<'a> Builder<'a> {
                 } else {
                     None
                 };
-                let fits = halved.map_or(side == 1, |halved| halved <= MOST_HALVED) && window.shift < 2;
+                // A centre lies in the plane, so that its window ends within the zeros around the plane.
+                let is_inside = window.shift < window.stride;
+                let fits = halved.map_or(side == 1, |halved| halved <= MOST_HALVED) && is_inside;
                 (operation.filter(|_| fits).ok_or_else(unsupported)?, halved)
             }
             _ => return Err(unsupported()),
