@@ -229,3 +229,6 @@ fn applied([r, g, b, offset]: &[Image; 4], [red, green, blue]: &[Image; 3]) -> I
     }
     result
 }
+
+#[cfg(test)]
+mod tests;

@@ -162,3 +162,6 @@ pub fn samples(mask: &Image, threshold: f32) -> Option<(Sides, Vec<u8>)> {
     let inside = rows().take(bottom).skip(top).flat_map(|row| row[left..right].iter().copied()).collect();
     Some(([left, top, right, bottom], inside))
 }
+
+#[cfg(test)]
+mod tests;
