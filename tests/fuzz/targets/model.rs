@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Any file as a detector's model: it is refused, or its network runs.
+//! Any file as a detector's model, an ONNX or a TensorFlow Lite file: it is refused, or its network runs.
 #![no_main]
 
 use gstdetectors::kernels::Instructions;
 use gstdetectors::network::Network;
-use gstdetectors::onnx::graph;
 use gstdetectors::run::Runner;
+use gstdetectors::{onnx, tflite};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|file: &[u8]| {
-    let Some(graph) = graph(file) else { return };
+    let is_tflite = file.get(4..8) == Some(b"TFL3");
+    let Some(graph) = (if is_tflite { tflite::graph(file) } else { onnx::graph(file) }) else { return };
     let Ok(network) = Network::new(&graph, &graph.outputs) else { return };
     let side = network.multiple();
     for instructions in Instructions::all() {
