@@ -16,6 +16,8 @@ use std::{env, fs};
 const HEADER: &str = "kernels/abi.h";
 const PARTS: &str = "kernels/parts.txt";
 const PTX_FOLDER: &str = "CUDAGAUSSBLUR_PTX";
+/// The first architecture with tensor cores that multiply bytes.
+const TENSOR_CORES: i32 = 75;
 
 fn main() {
     gst_plugin_version_helper::info();
@@ -180,23 +182,26 @@ fn variant(name: &str) -> Option<String> {
     name.split('_').map(capitalise).collect()
 }
 
-/// A line `group` or `part` of the list of parts.
-type Entry<'a> = (&'a str, &'a str, Vec<&'a str>);
+/// A line `group` of the list of parts: its name and its architectures.
+type Group<'a> = (&'a str, Vec<i32>);
+/// A line `part`: its name, which architectures have it, and its kernels.
+type Part<'a> = (&'a str, &'a str, Vec<&'a str>);
 
 /// Returns the parts as an enum and the groups as a table. An error names the line that cannot be translated.
 fn translate_parts(list: &str) -> Result<String, String> {
-    let (mut groups, mut parts): (Vec<Entry>, Vec<Entry>) = (Vec::new(), Vec::new());
+    let (mut groups, mut parts): (Vec<Group>, Vec<Part>) = (Vec::new(), Vec::new());
     for (index, line) in list.lines().enumerate().filter(|(_, line)| !line.is_empty() && !line.starts_with('#')) {
-        let mut words = line.split_whitespace();
-        let entries = match words.next() {
-            Some("group") => Some(&mut groups),
-            Some("part") => Some(&mut parts),
-            _ => None,
-        };
-        let entry = words.next().zip(words.next()).map(|(name, kind)| (name, kind, words.collect::<Vec<_>>()));
-        match (entries, entry) {
-            (Some(entries), Some(entry)) if !entry.2.is_empty() => entries.push(entry),
-            _ => return Err(format!("{PARTS}:{}: build.rs cannot translate `{line}`", index + 1)),
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let error = || format!("{PARTS}:{}: build.rs cannot translate `{line}`", index + 1);
+        match words[..] {
+            ["group", name, ref architectures @ ..] if !architectures.is_empty() => {
+                let numbers = architectures.iter().map(|architecture| architecture.parse()).collect::<Result<_, _>>();
+                groups.push((name, numbers.map_err(|_| error())?));
+            }
+            ["part", name, needs @ ("all" | "tensor_cores"), ref kernels @ ..] if !kernels.is_empty() => {
+                parts.push((name, needs, kernels.to_vec()));
+            }
+            _ => return Err(error()),
         }
     }
     let error = |_| format!("{PARTS}: the list cannot be written as Rust");
@@ -210,10 +215,10 @@ fn translate_parts(list: &str) -> Result<String, String> {
 }
 
 /// The enum of the parts, the list of the kernels, and a constant for each.
-fn part_enum(parts: &[Entry], rust: &mut String) -> Result<(), std::fmt::Error> {
+fn part_enum(parts: &[Part], rust: &mut String) -> Result<(), std::fmt::Error> {
     let (mut variants, mut all, mut names) = (String::new(), String::new(), String::new());
     let (mut kernels, mut constants, mut kernel_count) = (String::new(), String::new(), 0);
-    for (name, kind, entry_points) in parts {
+    for (name, needs, entry_points) in parts {
         let variant = variant(name).ok_or(std::fmt::Error)?;
         writeln!(variants, "/// `{name}`.\n{variant},")?;
         write!(all, "Self::{variant}, ")?;
@@ -222,13 +227,13 @@ fn part_enum(parts: &[Entry], rust: &mut String) -> Result<(), std::fmt::Error> 
             let constant = entry_point.trim_start_matches("blur_").to_uppercase();
             writeln!(constants, "/// `{entry_point}`.\npub const {constant}: Self = Self({kernel_count});")?;
             kernel_count += 1;
-            writeln!(kernels, "({entry_point:?}, Part::{variant}, {}),", *kind != "all")?;
+            writeln!(kernels, "({entry_point:?}, Part::{variant}, {}),", *needs != "all")?;
         }
     }
     writeln!(
         rust,
         "/// A part of the prebuilt kernels: those that share an image.\n\
-         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]\npub enum Part {{\n{variants}}}\n\
+         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]\npub enum Part {{\n{variants}}}\n\
          impl Part {{\n/// All parts.\npub const ALL: [Self; {count}] = [{all}];\n\
          /// Its name in `{PARTS}`.\npub fn name(self) -> &'static str {{\nmatch self {{\n{names}}}\n}}\n}}\n\
          /// The entry point of every kernel, its part, and whether it is for tensor cores.\n\
@@ -239,38 +244,38 @@ fn part_enum(parts: &[Entry], rust: &mut String) -> Result<(), std::fmt::Error> 
 }
 
 /// The table of the groups, each with the files that it has, in the order of the parts.
-fn group_table(groups: &[Entry], parts: &[Entry], rust: &mut String) -> Result<(), std::fmt::Error> {
+fn group_table(groups: &[Group], parts: &[Part], rust: &mut String) -> Result<(), std::fmt::Error> {
     let prebuilt = env::var("CARGO_MANIFEST_DIR").map_err(|_| std::fmt::Error)? + "/kernels/prebuilt";
     let ptx_folder = env::var(PTX_FOLDER).ok().filter(|folder| !folder.is_empty());
     let mut table = String::new();
-    for (group, kernel_set, architectures) in groups {
+    for (group, architectures) in groups {
         let (mut images, mut files) = (String::new(), String::new());
-        for architecture in architectures {
-            let number: i32 = architecture.parse().map_err(|_| std::fmt::Error)?;
+        for number in architectures {
             let name = if *group == "ptx" { "ptx".to_owned() } else { format!("sm_{number}") };
             let (major, minor) = (number / 10, number % 10);
             writeln!(images, "ImageName {{ capability: ({major}, {minor}), name: \"general-{name}\" }},")?;
         }
-        for (part, kind, _) in parts {
+        for (part, needs, _) in parts {
             let path = match &ptx_folder {
                 Some(folder) if *group == "ptx" => format!("{folder}/{part}.zst"),
                 _ => format!("{prebuilt}/{group}/{part}.zst"),
             };
-            if [*kernel_set, "all"].contains(kind) {
+            if *needs == "all" || architectures.iter().any(|number| *number >= TENSOR_CORES) {
                 writeln!(files, "Some(include_bytes!({path:?})),")?;
             } else {
                 writeln!(files, "None,")?;
             }
         }
-        let kernel_set = variant(kernel_set).ok_or(std::fmt::Error)?;
-        writeln!(
-            table,
-            "Group {{\nis_portable: {},\nkernel_set: KernelSet::{kernel_set},\nimages: &[\n{images}],\n\
-             files: [\n{files}],\n}},",
-            *group == "ptx",
-        )?;
+        let is_portable = *group == "ptx";
+        writeln!(table, "Group {{\nis_portable: {is_portable},\nimages: &[\n{images}],\nfiles: [\n{files}],\n}},")?;
     }
-    let (count, portable) = (groups.len(), groups.iter().position(|(name, ..)| *name == "ptx"));
-    writeln!(rust, "/// The index of the PTX.\nconst PORTABLE: usize = {};", portable.ok_or(std::fmt::Error)?)?;
-    writeln!(rust, "/// The groups of architectures.\nstatic GROUPS: [Group; {count}] = [\n{table}];")
+    writeln!(
+        rust,
+        "/// The first capability with tensor cores that multiply bytes.\n\
+         const TENSOR_CORES: (i32, i32) = ({}, {});\n\
+         /// The groups of architectures.\nstatic GROUPS: [Group; {}] = [\n{table}];",
+        TENSOR_CORES / 10,
+        TENSOR_CORES % 10,
+        groups.len()
+    )
 }

@@ -75,11 +75,8 @@ fn on_the_gpu() -> Outcome<()> {
     println!("{}", device.name());
     let portable = || CudaEngine::with_kernels(0, Image::Portable, PassStrategy::Best);
     // Those for CUDA cores; `--bench cuda -- specialised` has those for tensor cores.
-    let engines = [
-        ("prebuilt", CudaEngine::new(0)?.without_jit(), false),
-        ("portable", portable()?.without_jit(), false),
-        ("specialised", portable()?, true),
-    ];
+    let engines =
+        [("prebuilt", CudaEngine::new(0)?.without_jit(), false), ("portable", portable()?.without_jit(), false)];
     for (width, height, engines) in [(3840, 2160, &engines[..]), (1920, 1080, &engines[..1])] {
         let columns = engines.iter().flat_map(|(name, ..)| KERNEL_SIZES.map(|size| format!("{name}, k={size}")));
         head(&format!("{width}x{height} in device memory"), &columns.collect::<Vec<_>>());

@@ -51,7 +51,7 @@ fn main() -> Outcome<()> {
     for (engine, kernels, [width, height]) in [
         (&best, "for its architecture", [3840, 2160]),
         (&best, "for its architecture", [1920, 1080]),
-        (&portable, "portable, without tensor cores", [3840, 2160]),
+        (&portable, "from PTX", [3840, 2160]),
     ] {
         println!("\n{width}x{height}, kernels {kernels}\n");
         let names = COLUMNS.map(|(format, alpha)| match alpha {

@@ -10,14 +10,6 @@
 #include "launch.cuh"
 #include "warp.cuh"
 
-// With BLUR_FIXED_RADII defined, the kernels of the direct form are compiled for the radii BLUR_ROWS_RADIUS_<slot> and
-// BLUR_COLUMNS_RADIUS_<slot> of both filter slots; those of an unused slot are -1.
-#ifdef BLUR_FIXED_RADII
-constexpr bool FIXED_RADII = true;
-#else
-constexpr bool FIXED_RADII = false;
-#endif
-
 // Words that one instruction loads or stores.
 template <int N> __device__ __forceinline__ void load_words(u32 (&words)[N], const u8* from) {
   const auto vector = *offset_ptr<const Words<N>>(from, 0);
@@ -343,12 +335,9 @@ template <RowsStep STEP> struct RowsStrip {
     store_samples(to, sums);
   }
 
-  // Eight neighbours, by taps of any radius; `expanded` has them at all distances from -row_halo - 8 on. If RADIUS is not negative,
-  // it is the radius: multiplications by taps beyond it are left out, and each tap is read from the kernel's parameter.
-  template <int RADIUS> static __device__ __forceinline__ void convolve(
-      const u16* from, u16* to, const u16 (&taps)[BLUR_TAPS], int radius, const u32* expanded) {
-    constexpr bool FIXED = RADIUS >= 0;
-    const int halo = row_halo(FIXED ? RADIUS : radius);
+  // Eight neighbours, by taps of any radius; `expanded` has them at all distances from -row_halo - 8 on.
+  static __device__ __forceinline__ void convolve(const u16* from, u16* to, int radius, const u32* expanded) {
+    const int halo = row_halo(radius);
     u32 sums[8], window[8], window_taps[16];
 #pragma unroll
     for (int i = 0; i < 8; i++) sums[i] = 1 << 15;
@@ -360,24 +349,17 @@ template <RowsStep STEP> struct RowsStrip {
         for (int k = 0; k < 4; k++) window_taps[to + i + k] = vector.word[k];
       }
     };
-    if constexpr (!FIXED) load_taps(0, 0);
-    constexpr int UNROLL = FIXED ? 64 : 2;
-#pragma unroll UNROLL
+    load_taps(0, 0);
+#pragma unroll 2
     for (int k = -halo; k <= halo; k += 8) {
       load_samples<8, 4>(window, from + k);
-      if constexpr (!FIXED) load_taps(8, k + halo + 8);
+      load_taps(8, k + halo + 8);
 #pragma unroll
       for (int s = 0; s < 8; s++)
 #pragma unroll
-        for (int i = 0; i < 8; i++) {
-          const int distance = k + s - i;
-          if (FIXED && (distance < -RADIUS || distance > RADIUS)) continue;
-          sums[i] += (FIXED ? tap_at(taps, RADIUS, distance) : window_taps[8 + s - i]) * window[s];
-        }
-      if constexpr (!FIXED) {
+        for (int i = 0; i < 8; i++) sums[i] += window_taps[8 + s - i] * window[s];
 #pragma unroll
-        for (int i = 0; i < 8; i++) window_taps[i] = window_taps[8 + i];
-      }
+      for (int i = 0; i < 8; i++) window_taps[i] = window_taps[8 + i];
     }
     store_samples(to, sums);
   }
@@ -394,13 +376,7 @@ template <RowsStep STEP> struct RowsStrip {
       u16* const of_larger = larger(0, c) + samples(part, lead) + 8 * eight;
       u16* const of_small = small(0, c) + (8 * eight >> factor_log2);
       if constexpr (DIRECT) {
-#ifdef BLUR_FIXED_RADII
-        if (BLUR_ROWS_RADIUS_1 >= 0 && of.slot == 1)
-          convolve<BLUR_ROWS_RADIUS_1>(of_larger, of_small, args.taps[1], 0, expanded);
-        else convolve<BLUR_ROWS_RADIUS_0>(of_larger, of_small, args.taps[0], 0, expanded);
-#else
-        convolve<-1>(of_larger, of_small, args.taps[of.slot], static_cast<int>(args.radius[of.slot]), expanded);
-#endif
+        convolve(of_larger, of_small, static_cast<int>(args.radius[of.slot]), expanded);
       } else {
 #pragma unroll
         for (int row = 0; row < ROWS; row++) {
@@ -442,7 +418,7 @@ template <RowsStep STEP> __device__ __forceinline__ void filter_rows(const RowsA
   constexpr int WARPS = Strip::DIRECT ? BLUR_ROWS_WARPS : BLUR_LEVEL_WARPS;
   const RowsPlane& plane = item_of_block(args.planes);
   const auto* expanded = offset_ptr<const u32>(memory, 0);
-  if constexpr (Strip::DIRECT && !FIXED_RADII) {
+  if constexpr (Strip::DIRECT) {
     // The taps of each part.
 #pragma unroll 1
     for (u32 part = 0; part <= plane.pairs; part++) {
@@ -537,26 +513,23 @@ __device__ __forceinline__ void store_four(const ColumnsPlane& plane, u8* to, co
 }
 
 // Four neighbouring samples of BLUR_COLUMNS_ROWS rows. `expanded` has the taps at all distances from -radius - BLUR_COLUMNS_ROWS
-// on. RADIUS is as for rows.
-template <int RADIUS> __device__ __forceinline__ void convolve_columns(
-    const ColumnsPlane& plane, int x, int first_row, const u16 (&taps)[BLUR_TAPS], int runtime_radius, const u32* expanded) {
-  constexpr bool FIXED = RADIUS >= 0;
+// on.
+__device__ __forceinline__ void convolve_columns(
+    const ColumnsPlane& plane, int x, int first_row, int radius, const u32* expanded) {
   constexpr int ROWS = BLUR_COLUMNS_ROWS;
-  const int radius = FIXED ? RADIUS : runtime_radius, rows = static_cast<int>(plane.src_rows),
-            read_end = static_cast<int>(plane.row_end) + radius, last = (read_end < rows ? read_end : rows) - 1,
-            left = static_cast<int>(plane.sample_end) - x;
+  const int rows = static_cast<int>(plane.src_rows), read_end = static_cast<int>(plane.row_end) + radius,
+            last = (read_end < rows ? read_end : rows) - 1, left = static_cast<int>(plane.sample_end) - x;
   const u8* const column = plane.src + 2 * x;
   u32 sums[ROWS][4];
 #pragma unroll
   for (int n = 0; n < ROWS; n++)
 #pragma unroll
     for (int j = 0; j < 4; j++) sums[n][j] = 1u << (31 - (plane.word_bytes == 4 && j == 3 ? 2 : plane.depth));
-  constexpr int UNROLL = FIXED ? 32 : 1;
-#pragma unroll UNROLL
+#pragma unroll 1
   for (int k = 0; k < 2 * radius + ROWS; k += 4) {
     u32 window_taps[ROWS + 4];
 #pragma unroll
-    for (int i = 0; i < ROWS + 4 && !FIXED; i += 4) {
+    for (int i = 0; i < ROWS + 4; i += 4) {
       const auto vector = *offset_ptr<const Words<4>>(expanded, (k + i) * 4);
 #pragma unroll
       for (int n = 0; n < 4; n++) window_taps[i + n] = vector.word[n];
@@ -572,9 +545,7 @@ template <int RADIUS> __device__ __forceinline__ void convolve_columns(
     for (int row = 0; row < 4; row++)
 #pragma unroll
       for (int n = 0; n < ROWS; n++) {
-        const int distance = k + row - n - radius;
-        if (FIXED && (distance < -RADIUS || distance > RADIUS)) continue;
-        const u32 tap = FIXED ? tap_at(taps, RADIUS, distance) : window_taps[ROWS + row - n];
+        const u32 tap = window_taps[ROWS + row - n];
 #pragma unroll
         for (int j = 0; j < 4; j++) sums[n][j] += tap * samples[row][j];
       }
@@ -610,21 +581,13 @@ __device__ __forceinline__ void direct_columns(const ColumnsArgs& args, u8* memo
   const ColumnsPlane& plane = item_of_block(args.planes);
   const int radius = static_cast<int>(args.radius[plane.slot]);
   auto* expanded = offset_ptr<u32>(memory, 0);
-  if constexpr (!FIXED_RADII) {
-    expand_taps(expanded, args.taps[plane.slot], radius, -radius - ROWS, ROWS + (2 * radius + ROWS + 3) / 4 * 4,
-                32 * BLUR_COLUMNS_WARPS);
-    __syncthreads();
-  }
+  expand_taps(expanded, args.taps[plane.slot], radius, -radius - ROWS, ROWS + (2 * radius + ROWS + 3) / 4 * 4,
+              32 * BLUR_COLUMNS_WARPS);
+  __syncthreads();
   const ColumnsItem<ROWS, BLUR_COLUMNS_WARPS> item(plane, plane.row_begin);
   if (!item.exists()) return;
   const int first_row = static_cast<int>(item.first_row);
-#ifdef BLUR_FIXED_RADII
-  if (BLUR_COLUMNS_RADIUS_1 >= 0 && plane.slot == 1)
-    convolve_columns<BLUR_COLUMNS_RADIUS_1>(plane, item.x, first_row, args.taps[1], 0, expanded);
-  else convolve_columns<BLUR_COLUMNS_RADIUS_0>(plane, item.x, first_row, args.taps[0], 0, expanded);
-#else
-  convolve_columns<-1>(plane, item.x, first_row, args.taps[plane.slot], radius, expanded);
-#endif
+  convolve_columns(plane, item.x, first_row, radius, expanded);
 }
 
 template <bool INTERPOLATE> __device__ __forceinline__ void level_columns(const ColumnsArgs& args) {

@@ -5,9 +5,10 @@
 // result. Sums are integers modulo 2^32 and therefore do not depend on their order, so all kernels give the same bytes.
 //
 // An image has the kernels of one part; parts.txt lists the parts and their kernels. scripts/build-kernels compiles one by
-// defining BLUR_PART and BLUR_PART_<part> as 1. Without BLUR_PART all kernels are compiled. The host's JIT compiles the part
-// `axis` for fixed radii, and one kernel of a part `direct_<family>` for BLUR_TENSOR_DIRECT_TILES.
-#include "axis.cuh"
+// defining BLUR_PART and BLUR_PART_<part> as 1. Without BLUR_PART all kernels are compiled. The host's JIT compiles one
+// kernel of a part `direct_<family>` for BLUR_TENSOR_DIRECT_TILES.
+#include "launch.cuh"
+#include "warp.cuh"
 
 // For #if, which takes a name that is not defined as 0.
 #define BLUR_HAS_PART(part) (!BLUR_PART || BLUR_PART_##part)
@@ -20,11 +21,11 @@
 
 // Blocks that have to fit on a multiprocessor, which limits the registers of a thread. The portable PTX uses smaller
 // numbers, because ptxas needs more registers for it on older and on newer chips and would spill.
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ == BLUR_BOUNDING_ARCH && __CUDA_ARCH__ >= 800
 #define LEVEL_ROWS_RESIDENT 8
 #define LEVEL_INTERPOLATE_RESIDENT 7
 #define LEVEL_COLUMNS_RESIDENT 10
-#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 750
+#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ == BLUR_BOUNDING_ARCH && __CUDA_ARCH__ >= 750
 #define LEVEL_ROWS_RESIDENT 6
 #define LEVEL_INTERPOLATE_RESIDENT 6
 #define LEVEL_COLUMNS_RESIDENT 8
@@ -39,6 +40,9 @@
     wait_for_previous_kernel(); \
     call; \
   }
+#if BLUR_HAS_PART(axis) || BLUR_HAS_PART(level)
+#include "axis.cuh"
+#endif
 #if BLUR_HAS_PART(axis)
 // These numbers suit all.
 BLUR_AXIS_ENTRY(blur_rows, RowsArgs, BLUR_ROWS_WARPS, 8, filter_rows<RowsStep::DIRECT>(args, SHARED_MEMORY))
@@ -290,7 +294,7 @@ BLUR_TENSOR_BLUR_ENTRY(blur_tensor_blur_long, TENSOR_BLUR_LONG_RESIDENT, blur_ti
   BLUR_TENSOR_DIRECT_ENTRY(NAME##_long, TENSOR_DIRECT_##LONG, CALL(T, BLUR_TENSOR_RADIUS_MAX))
 #endif
 #if BLUR_HAS_PART(direct_u8_c12)
-BLUR_TENSOR_DIRECT_ENTRIES(u8_c12, DIRECT_PLANES, u8, SHORT_RESIDENT, MEDIUM_RESIDENT_C12, LONG_RESIDENT)
+BLUR_TENSOR_DIRECT_ENTRIES(u8_c12, DIRECT_PLANES, u8, SHORT_RESIDENT_C12, MEDIUM_RESIDENT_C12, LONG_RESIDENT)
 #endif
 #if BLUR_HAS_PART(direct_u8_c3)
 BLUR_TENSOR_DIRECT_ENTRIES(

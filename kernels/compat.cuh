@@ -5,6 +5,8 @@
 #define BLUR_COMPAT_H
 
 #if defined(__CUDA__) && !defined(__NVCC__) && !defined(__CUDACC_RTC__)
+#define BLUR_CLANG_CUDA
+#define __host__ __attribute__((host))
 #define __device__ __attribute__((device))
 #define __global__ __attribute__((global))
 #define __shared__ __attribute__((shared))
@@ -27,5 +29,10 @@ struct BlurBlockIndex {
 };
 #define threadIdx (BlurThreadIndex())
 #define blockIdx (BlurBlockIndex())
+// The architecture by whose need of registers a kernel's blocks per multiprocessor are bounded. PTX has to fit all of them, and
+// takes more registers than code of NVRTC does.
+#define BLUR_BOUNDING_ARCH 9999
+#elif defined(__CUDA_ARCH__)
+#define BLUR_BOUNDING_ARCH __CUDA_ARCH__
 #endif
 #endif

@@ -12,7 +12,17 @@ using u64 = unsigned long long;
 
 // N 32-bit words that one instruction loads or stores.
 template <int N> struct alignas(4 * N) Words {
+#ifdef BLUR_CLANG_CUDA
+  // clang copies an array by 64 bits, even from memory to memory.
+  typedef u32 Vector __attribute__((ext_vector_type(N)));
+  Vector word;
+  __device__ __forceinline__ Words& operator=(const Words& other) {
+    word = other.word;
+    return *this;
+  }
+#else
   u32 word[N];
+#endif
 };
 
 // The T that lies `bytes` bytes after `base`.

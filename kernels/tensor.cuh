@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-// Int8 tensor cores, sm_80 and later: what the kernels share. The direct form is one kernel (tensor_direct.cuh). One level
+// Int8 tensor cores, sm_75 and later: what the kernels share. The direct form is one kernel (tensor_direct.cuh). One level
 // of the wide form is three: the decimation (tensor_decimate.cuh), the blur of the small plane (tensor_blur.cuh) and the
 // interpolation (tensor_interpolate.cuh).
 //
@@ -18,7 +18,7 @@
 
 // Blocks that a multiprocessor should hold, which bounds the registers. From sm_100 on the compiler needs more
 // registers for the same code and would spill.
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1000
+#if defined(BLUR_BOUNDING_ARCH) && BLUR_BOUNDING_ARCH >= 1000
 #define TENSOR_DECIMATE_RESIDENT 4
 #define TENSOR_BLUR_SHORT_RESIDENT 2
 #define TENSOR_BLUR_LONG_RESIDENT 2

@@ -38,47 +38,61 @@ PTXAS_12 = TOOLCHAIN / "nvidia/cuda_nvcc/bin/ptxas"
 PTXAS_13 = TOOLCHAIN / "nvidia/cu13/bin/ptxas"
 
 PTX = "ptx"
+# The first architecture with tensor cores that multiply bytes.
+TENSOR_CORES = 75
 # The PTX version of CUDA 11.8, whose driver is the oldest supported one.
 PTX_VERSION_MAX = (7, 8)
 # Architectures that only CUDA 13 names. Its drivers are the only ones that know them, so machine code by its ptxas does
 # not exclude any. Their PTX is the one that NVRTC makes for the nearest older architecture.
 VIRTUAL_ARCHS = {"sm_110": "compute_100"}
 SUMS = "SHA256SUMS"
-TOTAL_BYTES_MAX = 3 << 20
+TOTAL_BYTES_MAX = 7 << 19  # 3.5 MiB
 
 
 class Group(NamedTuple):
     """Architectures whose images share files."""
     name: str
-    kernel_set: str
     archs: tuple
 
 
 class Part(NamedTuple):
     """Kernels that share an image."""
     name: str
-    groups: str
+    needs: str
     kernels: frozenset
+
+    def archs(self, group):
+        """The architectures of a group that have it."""
+        return [arch for arch in group.archs if self.needs == "all" or number(arch) >= TENSOR_CORES]
+
+
+def number(arch):
+    """The compute capability, major * 10 + minor, of "sm_90" for instance."""
+    return int(arch[3:])
 
 
 def parts_list():
     """The groups and the parts of kernels/parts.txt."""
     lines = [line.split() for line in PARTS_LIST.read_text().splitlines() if line and not line.startswith("#")]
-    groups = [Group(name, kernel_set, tuple(f"sm_{arch}" for arch in archs))
-              for kind, name, kernel_set, *archs in lines if kind == "group"]
-    parts = [Part(name, which, frozenset(kernels)) for kind, name, which, *kernels in lines if kind == "part"]
+    groups = [Group(name, tuple(f"sm_{arch}" for arch in archs)) for kind, name, *archs in lines if kind == "group"]
+    parts = [Part(name, needs, frozenset(kernels)) for kind, name, needs, *kernels in lines if kind == "part"]
     return groups, parts
 
 
 GROUPS, PARTS = parts_list()
 FILES = {f"{group.name}/{part.name}.zst": (group, part)
-         for group in GROUPS for part in PARTS if part.groups in ("all", group.kernel_set)}
+         for group in GROUPS for part in PARTS if part.archs(group)}
 CUBIN_ARCHS = [arch for group in GROUPS if group.name != PTX for arch in group.archs]
-(PTX_ARCH,) = (arch for group in GROUPS if group.name == PTX for arch in group.archs)
 # The ptxas for each architecture that the PTX has to assemble for. These are all supported ones: a chip without a CUBIN
 # runs the PTX, and a driver can be configured to prefer PTX on any chip.
 PTXAS = {"sm_60": PTXAS_12, "sm_61": PTXAS_12, "sm_70": PTXAS_12}
 PTXAS.update({arch: PTXAS_13 for arch in CUBIN_ARCHS})
+
+
+def ptx_for(arch):
+    """The architecture whose PTX a chip takes: the nearest that is not newer."""
+    (archs,) = (group.archs for group in GROUPS if group.name == PTX)
+    return max((source for source in archs if number(source) <= number(arch)), key=number)
 
 
 class BuildError(Exception):
@@ -205,20 +219,60 @@ def build_cubin(arch, part):
         return cubin.read_bytes(), (done.stdout + done.stderr).decode()
 
 
-def portable_ptx(part):
+# The names of registers and labels in PTX by clang, and what begins a kernel.
+NAME = re.compile(rb"(%(?:rd|rs|fd|r|p|f)|\$L__BB)(\d+(?:_\d+)?)")
+KERNEL = b".visible "
+
+
+def rewrite_names(ptx, numbering):
+    """Replaces the number of each name by what an instance of `numbering`, one for each kernel and kind of name, returns."""
+    def rewrite(kernel):
+        numberings = {}
+        return NAME.sub(lambda name: name[1] + numberings.setdefault(name[1], numbering())(name[2]), kernel)
+    return KERNEL.join(rewrite(kernel) for kernel in ptx.split(KERNEL))
+
+
+def by_first_use():
+    """Numbers names in the order of their first use."""
+    numbers = {}
+    return lambda name: str(numbers.setdefault(name, len(numbers))).encode()
+
+
+def by_recency():
+    """Numbers a name by how many others were used since its last use; one that is new gets no number. Code that is repeated
+    with other registers becomes the same text, which takes a quarter of the bytes. src/cuda/kernels/ptx.rs reverts it."""
+    recent = []
+
+    def code(name):
+        is_new = name not in recent
+        rank = b"" if is_new else str(recent.index(name)).encode()
+        if not is_new:
+            recent.remove(name)
+        recent.insert(0, name)
+        return rank
+    return code
+
+
+def portable_ptx(arch, part):
     """Returns the PTX of a part, without comments and indentation, after a line with clang's version, since the text depends
-    on it."""
+    on it. All functions are inlined, because arguments that are passed by reference would be in local memory."""
     version = run("clang", "--version").stdout.split(b"\n")[0].strip()
-    options = ("-x cuda --cuda-device-only -nocudainc -nocudalib -std=c++17 -O3 -Xclang -target-feature -Xclang +ptx70 "
-               f"--cuda-gpu-arch={PTX_ARCH} -S -o -")
+    options = ("-x cuda --cuda-device-only -nocudainc -nocudalib -std=c++17 -O3 -mllvm -inline-threshold=100000 "
+               f"-Wno-cuda-compat -Xclang -target-feature -Xclang +ptx70 --cuda-gpu-arch={arch} -S -o -")
     command = ("clang", *options.split(), *defines(part), SOURCES[0])
     text = re.sub(rb"[ \t]*//.*", b"", run(*command, cwd=KERNELS).stdout)
-    return b"// " + version + re.sub(rb"\n\s*", b"\n", b"\n" + text)
+    text = rewrite_names(re.sub(rb"\n\s*", b"\n", b"\n" + text), by_first_use)
+    return b"// " + version + text
 
 
 def ptx_compiler(ptx):
     """The compiler's version, from the first line that portable_ptx writes."""
     return ptx.split(b"\n")[0].decode(errors="replace").lstrip("/ ")
+
+
+def join_ptx(texts):
+    """The content of a file of PTX."""
+    return join([(arch, rewrite_names(text, by_recency)) for arch, text in texts])
 
 
 def assemble(ptx, arch, problems):
@@ -237,13 +291,14 @@ def assemble(ptx, arch, problems):
 def join(images):
     """The content of a file: for each image its compute capability (major * 10 + minor) and its length, both as 32-bit
     little-endian numbers; two zeros; then the images. src/cuda/kernels/images.rs reads it."""
-    index = [number for arch, image in images for number in (int(arch[3:]), len(image))]
+    index = [field for arch, image in images for field in (number(arch), len(image))]
     return struct.pack(f"<{len(index) + 2}I", *index, 0, 0) + b"".join(image for _, image in images)
 
 
-def only_image(data):
-    """The image of a file that has one."""
-    return data[16:]
+def first_line(data):
+    """The first line of the first image of a file."""
+    begin = next(i for i in range(0, len(data), 8) if data[i:i + 8] == bytes(8)) + 8
+    return data[begin:].split(b"\n")[0]
 
 
 def compress(data):
@@ -280,11 +335,9 @@ def check_sums(folder, problems):
 
 
 def check_files(folder, fresh, problems):
-    """Compares the folder's files with new ones. Returns the PTX by part: the folder's, or the new one if the folder's is
-    by another version of clang."""
-    ptx = {}
+    """Compares the folder's files with new ones. PTX is not compared if that of the folder is by another version of clang."""
     for name in fresh:
-        group, part = FILES[name]
+        group, _ = FILES[name]
         data = fresh[name]
         if (folder / name).exists():
             try:
@@ -292,22 +345,22 @@ def check_files(folder, fresh, problems):
             except BuildError as error:
                 problems.append(f"kernels/prebuilt/{name} cannot be decompressed: {error}")
         if group.name == PTX:
-            compilers = [ptx_compiler(only_image(text)) for text in (data, fresh[name])]
+            compilers = [ptx_compiler(first_line(text)) for text in (data, fresh[name])]
             if compilers[0] != compilers[1]:
                 message(f"{name} was built by {compilers[0]}: the PTX of {compilers[1]} is assembled, not compared")
                 data = fresh[name]
-            ptx[part] = only_image(data)
         if data != fresh[name]:
             problems.append(f"kernels/prebuilt/{name} differs from a new build of the sources")
-    return ptx
 
 
-def check_ptx(ptx, what, problems):
+def check_ptx(ptx, arch, what, problems):
     version = re.search(rb"^\.version (\d+)\.(\d+)$", ptx, re.M)
     if not version or tuple(map(int, version.groups())) > PTX_VERSION_MAX:
         problems.append(f"{what} has a PTX version above {'.'.join(map(str, PTX_VERSION_MAX))}")
-    if re.findall(rb"^\.target (.*)$", ptx, re.M) != [PTX_ARCH.encode()]:
-        problems.append(f"{what} does not have the target {PTX_ARCH}")
+    if re.findall(rb"^\.target (.*)$", ptx, re.M) != [arch.encode()]:
+        problems.append(f"{what} does not have the target {arch}")
+    if re.search(rb"^(\.visible )?\.func", ptx, re.M):
+        problems.append(f"{what} has a function that is not inlined")
     if b"\0" in ptx or re.search(rb"^\s*\.file", ptx, re.M) or bytes(ROOT) in ptx:
         problems.append(f"{what} contains a NUL or a path")
 
@@ -336,8 +389,9 @@ def report(folder, logs, assembled, problems):
     uses = {}
     for (arch, part), log in logs.items():
         uses.setdefault(("CUBIN", arch), []).extend(check_log(log, part, f"{part.name} for {arch}", problems))
-    for (arch, part), log in assembled.items():
-        uses.setdefault(("PTX", arch), []).extend(check_log(log, part, f"PTX of {part.name} on {arch}", problems))
+    for (source, arch, part), log in assembled.items():
+        what = f"PTX of {part.name} for {source} on {arch}"
+        uses.setdefault((f"PTX {number(source)}", arch), []).extend(check_log(log, part, what, problems))
     rows += [(*key, *([max(column) for column in zip(*kernels)] or ["-"] * 5)) for key, kernels in uses.items()]
     for row in rows:
         print("{:7}{:7}{:>9}{:>8}{:>7}{:>8}{:>7}".format(*row))
@@ -357,16 +411,21 @@ def report(folder, logs, assembled, problems):
 
 def build_ptx(folder):
     """Writes the portable PTX to a folder, a file for each part, and says whether it equals the committed one."""
-    parts = {part: PREBUILT / name for name, (group, part) in FILES.items() if group.name == PTX}
+    files = {name: (group, part) for name, (group, part) in FILES.items() if group.name == PTX}
     folder.mkdir(parents=True, exist_ok=True)
     problems, same = [], 0
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        for (part, committed), text in zip(parts.items(), pool.map(portable_ptx, parts)):
-            check_ptx(text, f"the PTX of {part.name}", problems)
-            data = compress(join([(PTX_ARCH, text)]))
+        texts = {(arch, part): pool.submit(portable_ptx, arch, part)
+                 for group, part in files.values() for arch in part.archs(group)}
+        contents = {name: [(arch, texts[arch, part].result()) for arch in part.archs(group)]
+                    for name, (group, part) in files.items()}
+        for (arch, part), text in texts.items():
+            check_ptx(text.result(), arch, f"the PTX of {part.name} for {arch}", problems)
+        compressed = pool.map(lambda images: compress(join_ptx(images)), contents.values())
+        for (name, (_, part)), data in zip(files.items(), compressed):
             (folder / f"{part.name}.zst").write_bytes(data)
-            same += committed.exists() and data == committed.read_bytes()
-    print(f"{len(parts)} files of PTX by {ptx_compiler(text)}; {same} of them equal those in kernels/prebuilt/{PTX}")
+            same += (PREBUILT / name).exists() and data == (PREBUILT / name).read_bytes()
+    print(f"{len(files)} files of PTX by {ptx_compiler(text.result())}; {same} of them equal those in kernels/prebuilt/{PTX}")
     return problems
 
 
@@ -402,23 +461,25 @@ def main():
     with (ProcessPoolExecutor(os.cpu_count()) as processes, ThreadPoolExecutor(os.cpu_count()) as pool,
           tempfile.TemporaryDirectory() as temp):
         cubins = {(arch, part): processes.submit(build_cubin, arch, part)
-                  for group, part in files.values() for arch in group.archs if group.name != PTX}
-        texts = {part: pool.submit(portable_ptx, part) for group, part in files.values() if group.name == PTX}
+                  for group, part in files.values() for arch in part.archs(group) if group.name != PTX}
+        texts = {(arch, part): pool.submit(portable_ptx, arch, part)
+                 for group, part in files.values() for arch in part.archs(group) if group.name == PTX}
         fresh = {}
         for name, (group, part) in files.items():
-            images = ((arch, texts[part].result() if group.name == PTX else cubins[arch, part].result()[0])
-                      for arch in group.archs)
-            fresh[name] = join(list(images))
+            if group.name == PTX:
+                fresh[name] = join_ptx([(arch, texts[arch, part].result()) for arch in part.archs(group)])
+            else:
+                fresh[name] = join([(arch, cubins[arch, part].result()[0]) for arch in part.archs(group)])
         folder = PREBUILT if check else Path(temp, PREBUILT.name)
         if not check:
             write(folder, fresh, pool)
         check_sums(folder, problems)
-        ptx = check_files(folder, fresh, problems)
-        for part, text in ptx.items():
-            check_ptx(text, f"the PTX of {part.name}", problems)
-        archs = sorted(PTXAS, key=lambda arch: int(arch[3:]))
-        assembled = {(arch, part): pool.submit(assemble, text, arch, problems)
-                     for arch in archs for part, text in ptx.items()}
+        check_files(folder, fresh, problems)
+        for (arch, part), text in texts.items():
+            check_ptx(text.result(), arch, f"the PTX of {part.name} for {arch}", problems)
+        assembled = {(source, arch, part): pool.submit(assemble, text.result(), arch, problems)
+                     for arch in sorted(PTXAS, key=number) for (source, part), text in texts.items()
+                     if source == ptx_for(arch)}
         logs = {key: cubin.result()[1] for key, cubin in cubins.items()}
         report(folder, logs, {key: log.result() for key, log in assembled.items()}, problems)
         if not check and not problems:

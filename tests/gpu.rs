@@ -13,7 +13,7 @@ use common::checks::{check_child, child, child_process, cpu_is_selected, run_one
 use common::device_frames::{
     Block, Streams, all_covers, blur, check, check_blurs, check_host_blur, check_host_kinds, check_kinds,
 };
-use common::pictures::{kinds, rect, resized};
+use common::pictures::{kinds, rect};
 use common::pipes::{pipeline, run_to_end, stat};
 use common::resident::{self, Input, Memory::Host, videos};
 use common::video::{self, Blur, buffer, element, info, picture};
@@ -49,10 +49,13 @@ fn main() {
     let on_tensor_cores = compiles && kernel_set().is_ok_and(|set| set == KernelSet::TensorCores);
     let several = present.as_ref().is_ok_and(|count| *count > 1);
     let has_no_driver = matches!(present, Err(CudaError::NoDriver { .. }));
+    // So that PTX is tested from the first frame on.
+    for image in [Image::Best, Image::Portable].into_iter().filter(|_| gpu) {
+        process::open(0).unwrap().prebuilt(image).unwrap().load_all().unwrap();
+    }
     let mut trials = vec![
         trial("large_frames_equal_the_cpu_engines", gpu, large_frames),
         trial("devices_at_once_keep_apart", several, every_device),
-        trial("specialised_kernels_give_the_same_bytes", compiles, specialised_kernels),
         trial("kernels_compiled_for_tensor_cores_give_the_same_bytes", on_tensor_cores, compiled_at_every_radius),
         trial("every_format_is_blurred_as_the_oracle_does", gpu, || {
             println!("{} formats", formats::check_all("backend=cuda"));
@@ -207,57 +210,6 @@ fn compiled_at_every_radius() {
         }
     }
     println!("{} specialisations, {frames} frames, 0 bytes differ", made.len());
-}
-
-/// Blurs frames until specialised kernels are used for them, and compares the output with that of the CPU engine.
-fn specialised_kernels() {
-    // There are none beside the faster kernels for tensor cores.
-    let mut cuda = Engine::with_cuda(CudaEngine::with_kernels(0, Image::Portable, PassStrategy::Best).unwrap());
-    let shared = process::open(0).unwrap();
-    let new = |channels, depth| PlaneLayout::new(0, 0, channels, depth);
-    let half = |channels, depth| PlaneLayout { sigma_scale: [0.5; 2], ..new(channels, depth) };
-    let packed = |sample_layout, depth| PlaneLayout { sample_layout, ..new(4, depth) };
-    let frames = [
-        vec![packed(SampleLayout::Packed1010102, 10)],
-        vec![new(3, 16)],
-        vec![new(4, 16)],
-        vec![packed(SampleLayout::Yuv422 { luma: 1 }, 8)],
-        vec![packed(SampleLayout::Yuv422 { luma: 0 }, 12)],
-        vec![new(1, 8), half(2, 8)],
-        vec![new(4, 8)],
-        vec![new(1, 10), half(1, 10), half(1, 10)],
-        vec![new(1, 12), half(2, 12)],
-    ];
-    let kernels = frames.iter().flat_map(|planes| [3, 7, 15, 31, 49].map(|size| (planes, size)));
-    let is_slow = cases::one_in().is_some();
-    // Width, height and padding of the frames that are blurred until the kernel is ready, and of those after them.
-    let all: &[_] = &[([1023, 517], 5), ([64, 33], 0), ([3, 2], 1), ([1920, 1080], 0)];
-    let [until, then] = if is_slow { [&[([3, 2], 1)][..], &[([333, 101], 5)]] } else { [all, all] };
-    let (mut compared, mut made) = (0, 0);
-    for (planes, size) in kernels.step_by(cases::one_in().unwrap_or(1)) {
-        let params = BlurParams::new(f64::from(size) / 3.0, size).unwrap();
-        let mut is_specialised_for = |frames: &[([u32; 2], usize)]| {
-            for (size, padding) in frames {
-                compared += check_host_blur(&mut cuda, params, &resized(planes, *size), *padding);
-            }
-            cuda.stats().kernel_name.starts_with("special-")
-        };
-        let begun = Instant::now();
-        while !is_specialised_for(until) {
-            assert!(begun.elapsed().as_secs() < 120, "no kernel for {planes:?} kernel-size={size}");
-            // Launches are slow under such a tool: the next frame requests the kernel, and the one after it uses it.
-            if is_slow {
-                std::thread::sleep(Duration::from_millis(300));
-                while shared.jit.status().compiling {
-                    std::thread::sleep(Duration::from_millis(10));
-                }
-            }
-        }
-        // The kernel became ready between two of those frames; it blurs all of these.
-        assert!(is_specialised_for(then));
-        made += 1;
-    }
-    println!("{made} specialised kernels, {compared} bytes, 0 differ");
 }
 
 fn case_table(image: Image, passes: PassStrategy, bands: Option<usize>) {

@@ -27,7 +27,9 @@ use libtest_mimic::Arguments;
 
 const NVRTC: &str = "CUDAGAUSSBLUR_NVRTC";
 
-/// The log lines of this process, but for those of the engine about its plans.
+/// The log lines about the programs of frames.
+static PROGRAMS: Mutex<Vec<String>> = Mutex::new(Vec::new());
+/// The other log lines of this process, but for those of the engine about its plans.
 static LINES: Mutex<Vec<(Level, String)>> = Mutex::new(Vec::new());
 
 /// A test in a child process: its name, its function, and environment variables that configure the fake NVRTC.
@@ -45,19 +47,15 @@ const TESTS: [Test; 11] = [
     ("copies_and_covers_without_a_blur_leave_the_kernels_alone", without_blur, ""),
     ("kernels_that_do_not_gain_are_not_compiled", not_specialised, ""),
     ("long_radii_get_a_kernel_for_tensor_cores", long_radii, WAITS),
-    ("bands_of_several_planes_are_specialised", bands, ""),
+    ("tensor_cores_take_over_when_the_driver_has_compiled_their_kernels", in_background, ""),
     ("log_sink_that_waits_for_other_engines_stops_nothing", waiting_sink, ""),
     ("kernel_without_memory_is_compiled_again_after_a_while", out_of_memory, ""),
 ];
 
-/// Without tensor-core kernels others are compiled.
-const EXPECT_MACHINE_CODE: [&str; 2] =
-    ["kernels_that_do_not_gain_are_not_compiled", "long_radii_get_a_kernel_for_tensor_cores"];
-
 /// A test of [`check_outcome`] in a child process: its name, environment variables, and what the log says at which level.
 type Outcome = (&'static str, &'static str, Level, &'static str);
 
-const OUTCOMES: [Outcome; 6] = [
+const OUTCOMES: [Outcome; 7] = [
     ("generic_kernels_are_used_without_nvrtc", "CUDAGAUSSBLUR_NVRTC=/nowhere/x.so", Info, "not found as /nowhere/x.so"),
     ("nvrtc_that_is_too_old_is_not_used", "FAKE_NVRTC_VERSION=1200", Info, "NVRTC 12.0 is too old; 12.1 is needed"),
     (
@@ -66,11 +64,18 @@ const OUTCOMES: [Outcome; 6] = [
         Warning,
         "NVRTC 13.5 is newer than the driver and does not know the device",
     ),
-    ("device_newer_than_nvrtc_gets_ptx", "FAKE_NVRTC_NEWEST=89", Debug, "--gpu-architecture=compute_89"),
+    (NO_DEVICE, "", Debug, "--gpu-architecture=compute_90"),
+    (
+        "nvrtc_whose_kernels_do_not_wait_for_others_is_not_used",
+        "FAKE_NVRTC_NEWEST=89",
+        Warning,
+        "NVRTC 12.8 no longer supports the device",
+    ),
     ("failed_compilation_is_logged_once_and_not_retried", "FAKE_NVRTC_STATUS=6", Warning, "log of the fake NVRTC"),
     (NO_LOAD, "", Warning, "loading the kernels"),
 ];
 const NEXT_NAME: &str = "nvrtc_of_the_next_name_is_used_if_the_first_cannot_be";
+const NO_DEVICE: &str = "device_newer_than_nvrtc_gets_ptx";
 const NO_LOAD: &str = "image_that_does_not_load_is_logged_once_and_not_retried";
 
 fn main() {
@@ -79,8 +84,10 @@ fn main() {
             wants: |_| true,
             write: |level, line| {
                 wait_for_engines(line);
-                // Neither plans, their launches nor prebuilt kernels, whose images log what they load.
-                if !["new plan for ", "new program: ", "general-"].iter().any(|other| line.starts_with(other)) {
+                if line.starts_with("new program: ") {
+                    PROGRAMS.lock().unwrap().push(line.to_owned());
+                // Neither plans nor prebuilt kernels, whose images log what they load.
+                } else if !["new plan for ", "general-"].iter().any(|other| line.starts_with(other)) {
                     LINES.lock().unwrap().push((level, line.to_owned()));
                 }
             },
@@ -96,8 +103,7 @@ fn main() {
     let outcomes = OUTCOMES.map(|(name, environment, ..)| (name, environment));
     let of_child = |(name, environment)| {
         let mut process = start(name, &nvrtc, environment);
-        let is_possible = cfg!(feature = "cubins") || !EXPECT_MACHINE_CODE.contains(&name);
-        trial(name, is_possible, move || _ = check_child(&process.output().unwrap()))
+        trial(name, true, move || _ = check_child(&process.output().unwrap()))
     };
     let mut trials: Vec<_> = tests.into_iter().chain(outcomes).map(of_child).collect();
     let fake = nvrtc.clone();
@@ -134,10 +140,8 @@ fn without_functions(nvrtc: &Path, reason: &str) {
     let functions = fake_library::functions(nvrtc, "nvrtc");
     assert_eq!(functions.len(), 13, "{functions:?}");
     let start = |function: &String| {
-        // PTX is compiled for a device that NVRTC does not know.
-        let newest = if function.contains("PTX") { "FAKE_NVRTC_NEWEST=89" } else { "" };
         let lacking = (reason == "is missing").then(|| fake_library::without(nvrtc, &[function]));
-        let environment = format!("{newest} FAKE_NVRTC_FAIL={function}");
+        let environment = format!("FAKE_NVRTC_FAIL={function}");
         let mut child = start(&format!("{function} {reason}"), lacking.as_deref().unwrap_or(nvrtc), &environment);
         (child.spawn().unwrap(), lacking)
     };
@@ -151,8 +155,12 @@ fn run_child(name: &str, compiler: &Compiler) {
     if let Some((_, test, _)) = TESTS.iter().find(|(of, ..)| *of == name) {
         return test(compiler);
     }
+    // PTX is compiled for a device that NVRTC does not know.
+    if name == NO_DEVICE || name.starts_with("nvrtcGetPTX") {
+        compiler.driver.set_devices(1, (9, 1), (13, 0));
+    }
     if name == NO_LOAD {
-        process::open(0).unwrap().prebuilt(Image::Portable).unwrap().load_all().unwrap();
+        process::open(0).unwrap().prebuilt(Image::Best).unwrap().load_all().unwrap();
         compiler.driver.fail("cuModuleLoadData", 0, NO_BINARY_FOR_GPU);
     }
     // The last is only called for the text of an error.
@@ -177,8 +185,8 @@ fn check_outcome(level: Level, words: &str) {
         Debug => (LONG, [0, 0]),
     };
     for mut engine in [engine(), engine()] {
-        for sigma in [1.0, 2.0] {
-            assert_eq!(frames(&mut engine, &case(sigma, 4), limit, is_specialised), level == Debug);
+        for size in [41, 73] {
+            assert_eq!(frames(&mut engine, &case(size), limit, is_specialised), level == Debug);
         }
     }
     let all = LINES.lock().unwrap().clone();
@@ -217,26 +225,26 @@ impl Compiler {
     }
 }
 
-/// With images without tensor-core kernels, beside which others are compiled.
+/// With prebuilt kernels for tensor cores that are loaded.
 fn engine() -> Engine {
     engine_on(0)
 }
 
 fn engine_on(device: u32) -> Engine {
-    Engine::with_cuda(CudaEngine::with_kernels(device, Image::Portable, PassStrategy::Best).unwrap())
+    if !cfg!(feature = "cubins") {
+        process::open(device).unwrap().prebuilt(Image::Best).unwrap().load_all().unwrap();
+    }
+    Engine::with_cuda(CudaEngine::new(device).unwrap())
 }
 
-fn on_tensor_cores() -> Engine {
-    Engine::with_cuda(CudaEngine::new(0).unwrap())
+/// A blur for which a kernel is compiled if its size is 41, 73 or 127: a different one for each of them.
+fn case(size: u32) -> Case {
+    Case::of(f64::from(size) / 6.0, size, PlaneLayout::new(40, 8, 4, 8), [3, 0], Content::Noise)
 }
 
-fn case(sigma: f64, channels: u8) -> Case {
-    Case::of(sigma, 0, PlaneLayout::new(40, 8, channels, 16), [3, 0], Content::Noise)
-}
-
-/// A blur whose radius is too large for a kernel of its own.
-fn large() -> Case {
-    Case::of(9.0, 51, PlaneLayout::new(40, 8, 1, 16), [3, 0], Content::Noise)
+/// A blur for which none is compiled.
+fn without_gain() -> Case {
+    case(31)
 }
 
 /// Blurs a frame every few milliseconds, each compared with the oracle, until `done` or for the time `limit`. Returns whether it
@@ -270,17 +278,17 @@ fn lines(level: Level, words: &str) -> usize {
 
 fn swap(compiler: &Compiler) {
     let mut engine = engine();
-    let case = case(2.0, 4);
+    let case = case(41);
     compiler.begins(&mut engine, &case);
     let begun = Instant::now();
     // Frames on the device repeat what was recorded for the first, until the kernel is ready.
     let mut on_device = self::engine();
-    let check_on_device = |engine: &mut Engine, sigma: f64| {
-        let block = Block::dense(&[PlaneLayout::new(40, 8, 4, 16)], 1);
-        let options = BlurParams::new(sigma, 0).unwrap().into();
+    let check_on_device = |engine: &mut Engine, size: u32| {
+        let block = Block::dense(&[PlaneLayout::new(40, 8, 4, 8)], 1);
+        let options = BlurParams::new(7.0, size).unwrap().into();
         (0..2).for_each(|_| check_blurs(engine, options, std::slice::from_ref(&block), &block, Streams::One));
     };
-    check_on_device(&mut on_device, 2.0);
+    check_on_device(&mut on_device, 41);
     assert!(!is_specialised(&on_device));
     let waited = begun.elapsed();
     compiler.finish();
@@ -293,20 +301,20 @@ fn swap(compiler: &Compiler) {
     let nvrtc = compiler.nvrtc.as_ref().unwrap();
     let threads = (call!(nvrtc, fake_compile_thread() -> i32), call!(nvrtc, fake_this_thread() -> i32));
     assert_ne!(threads.0, threads.1, "compiled on the thread that blurs");
-    check_on_device(&mut on_device, 2.0);
+    check_on_device(&mut on_device, 41);
     assert!(is_specialised(&on_device), "frames on the device keep the generic kernel");
-    check_on_device(&mut on_device, 2.5);
+    check_on_device(&mut on_device, 31);
     assert!(!is_specialised(&on_device), "frames on the device keep the specialised kernel");
     // Another element uses the kernel from its first frame on.
     let mut other = self::engine();
     case.check_engine(&mut other);
     assert!(is_specialised(&other));
     // Other settings use the generic kernels again.
-    self::case(2.5, 4).check_engine(&mut engine);
+    without_gain().check_engine(&mut engine);
     assert!(!is_specialised(&engine));
     assert_eq!(compiler.compilations(), 1);
-    let options = "--gpu-architecture=sm_90 --std=c++17 -DBLUR_PART=1 -DBLUR_PART_axis=1 -DBLUR_FIXED_RADII=1 \
-                   -DBLUR_ROWS_RADIUS_0=8 -DBLUR_COLUMNS_RADIUS_0=8 -DBLUR_ROWS_RADIUS_1=-1 -DBLUR_COLUMNS_RADIUS_1=-1";
+    let options = "--gpu-architecture=sm_90 --std=c++17 -DBLUR_PART=1 -DBLUR_PART_direct_u8_c4=1 \
+                   -DBLUR_TENSOR_DIRECT_TILES=4";
     assert_eq!(lines(Debug, options), 1);
     assert_eq!(lines(Info, "NVRTC 12.8"), 1);
     assert_eq!(lines(Debug, "log of the fake NVRTC"), 1, "the compiler's log is not logged once");
@@ -328,9 +336,9 @@ fn wait_for_engines(line: &str) {
     let opens_nvrtc = line.contains("compiles specialised kernels");
     std::thread::spawn(move || {
         IS_WAITED_FOR.set(true);
-        drop(on_tensor_cores());
-        case(2.0, 4).check_engine(&mut engine());
-        assert!(!opens_nvrtc || frames(&mut engine_on(1), &case(2.0, 4), LONG, is_specialised));
+        drop(CudaEngine::new(0).unwrap());
+        case(41).check_engine(&mut engine());
+        assert!(!opens_nvrtc || frames(&mut engine_on(1), &case(41), LONG, is_specialised));
         done.send(())
     });
     let is_in_time = is_done.recv_timeout(LONG).is_ok();
@@ -346,20 +354,20 @@ fn waiting_sink(compiler: &Compiler) {
         compiler.driver.fail_times("cuModuleLoadData", 0, 1, NO_BINARY_FOR_GPU);
         words.push("using the portable kernels");
     }
-    drop(on_tensor_cores());
+    drop(CudaEngine::new(0).unwrap());
     let mut engine = engine();
-    assert!(frames(&mut engine, &case(2.0, 4), LONG, is_specialised));
+    assert!(frames(&mut engine, &case(41), LONG, is_specialised));
     compiler.driver.fail("cuModuleLoadData", 0, NO_BINARY_FOR_GPU);
     let is_logged = |words: &str| WAITED.lock().unwrap().iter().any(|(line, _)| line.contains(words));
-    assert!(frames(&mut engine, &case(1.0, 4), LONG, |_| is_logged("none are compiled")));
+    assert!(frames(&mut engine, &case(73), LONG, |_| is_logged("none are compiled")));
     assert!(words.into_iter().all(is_logged), "{WAITED:?}");
     assert!(WAITED.lock().unwrap().iter().all(|(_, is_in_time)| *is_in_time), "{WAITED:?}");
 }
 
 fn out_of_memory(compiler: &Compiler) {
-    process::open(0).unwrap().prebuilt(Image::Portable).unwrap().load_all().unwrap();
+    process::open(0).unwrap().prebuilt(Image::Best).unwrap().load_all().unwrap();
+    let (mut engine, case) = (engine(), case(41));
     compiler.driver.fail("cuModuleLoadData", 0, OUT_OF_MEMORY);
-    let (mut engine, case) = (engine(), case(2.0, 4));
     let warnings = || lines(Warning, "CUDA_ERROR_OUT_OF_MEMORY");
     assert!(frames(&mut engine, &case, LONG, |_| warnings() == 1));
     frames(&mut engine, &case, A_WHILE, |_| false);
@@ -371,7 +379,8 @@ fn out_of_memory(compiler: &Compiler) {
 
 fn sweep(compiler: &Compiler) {
     let mut engine = engine();
-    let idle = |engine: &mut Engine| assert!(frames(engine, &large(), LONG, |engine| !engine.stats().jit.compiling));
+    let idle =
+        |engine: &mut Engine| assert!(frames(engine, &without_gain(), LONG, |engine| !engine.stats().jit.compiling));
     // Where the system keeps this process from running, settings can stay unchanged for too long: the sweep is repeated.
     let mut is_interrupted = true;
     while is_interrupted {
@@ -379,11 +388,11 @@ fn sweep(compiler: &Compiler) {
         let (begun, before) = (Instant::now(), compiler.compilations());
         is_interrupted = false;
         while begun.elapsed() < A_WHILE {
-            // Two frames per σ, each of which has another radius.
-            for sigma in (1..9).map(|i| f64::from(i) / 2.0) {
+            // Two frames per size.
+            for size in [41, 73, 127] {
                 let since = Instant::now();
                 for _ in 0..2 {
-                    case(sigma, 4).check_engine(&mut engine);
+                    case(size).check_engine(&mut engine);
                     std::thread::sleep(Duration::from_millis(3));
                 }
                 is_interrupted |= since.elapsed() >= STEADY;
@@ -393,7 +402,7 @@ fn sweep(compiler: &Compiler) {
         assert!(is_interrupted || compiler.compilations() == before, "compiled during a sweep");
     }
     let before = compiler.compilations();
-    assert!(frames(&mut engine, &case(5.0, 4), LONG, is_specialised));
+    assert!(frames(&mut engine, &case(41), LONG, is_specialised));
     assert_eq!(compiler.compilations(), before + 1);
 }
 
@@ -401,18 +410,18 @@ fn two_engines(compiler: &Compiler) {
     let mut engines = [engine(), engine()];
     // The compiler is busy for a third engine, so that both requests wait in the queue.
     let mut first = engine();
-    compiler.begins(&mut first, &case(2.0, 3));
+    compiler.begins(&mut first, &case(41));
     let together = |engines: &mut [Engine], limit, is_ready| {
         std::thread::scope(|scope| {
             for engine in engines {
-                scope.spawn(move || assert_eq!(frames(engine, &case(1.0, 3), limit, is_specialised), is_ready));
+                scope.spawn(move || assert_eq!(frames(engine, &case(73), limit, is_specialised), is_ready));
             }
         });
     };
     together(&mut engines, A_WHILE, false);
     (0..2).for_each(|_| compiler.finish());
     together(&mut engines, LONG, true);
-    assert!(frames(&mut first, &large(), LONG, |engine| !engine.stats().jit.compiling));
+    assert!(frames(&mut first, &without_gain(), LONG, |engine| !engine.stats().jit.compiling));
     assert_eq!(compiler.compilations(), 2);
 }
 
@@ -420,17 +429,17 @@ fn stop(compiler: &Compiler) {
     let mut last = engine();
     let mut engines = [engine(), engine()];
     // The first engine's kernel is being compiled, the second engine's request waits in the queue.
-    compiler.begins(&mut engines[0], &case(1.0, 4));
-    frames(&mut engines[1], &case(2.0, 4), A_WHILE, |_| false);
+    compiler.begins(&mut engines[0], &case(41));
+    frames(&mut engines[1], &case(73), A_WHILE, |_| false);
     assert_eq!(compiler.compilations(), 1);
     drop(engines);
     assert_eq!(compiler.finished(), 0, "stopping waits for the compiler");
     compiler.finish();
-    assert!(frames(&mut last, &large(), LONG, |engine| !engine.stats().jit.compiling));
+    assert!(frames(&mut last, &without_gain(), LONG, |engine| !engine.stats().jit.compiling));
     assert_eq!(compiler.compilations(), 1, "compiled for an engine that was dropped");
     // The last engine waits for the compiler, because NVRTC crashes if the process ends during a compilation, but only
     // for a limited time.
-    compiler.begins(&mut last, &case(3.0, 4));
+    compiler.begins(&mut last, &case(127));
     let begun = Instant::now();
     drop(last);
     assert!(begun.elapsed() > Duration::from_secs(4), "the last engine does not wait for the compiler");
@@ -441,7 +450,7 @@ fn two_devices(compiler: &Compiler) {
     compiler.driver.set_devices(2, (9, 0), (13, 0));
     let [mut first, last] = [0, 1].map(engine_on);
     let is_compiling = || process::open(0).unwrap().jit.status().compiling;
-    compiler.begins(&mut first, &case(2.0, 4));
+    compiler.begins(&mut first, &case(41));
     drop(first);
     assert!(is_compiling(), "an engine that is not the last one waits");
     std::thread::scope(|scope| {
@@ -461,7 +470,8 @@ fn without_blur(_: &Compiler) {
     let planes = [PlaneLayout::new(60, 40, 4, 8)];
     let [source, destination] = [1, 2].map(|seed| Block::dense(&planes, seed));
     let mut covers = soft_covers(&planes, &[2.0], &mut Noise(3));
-    let [blur, mosaic, fill] = [0; 3].map(|_| covers.remove(0));
+    let [_, mosaic, fill] = [0; 3].map(|_| covers.remove(0));
+    let blur = device_frames::blur([(rect(5, 3, 41, 31), BlurParams::new(7.0, 41).unwrap())]);
     let generic = engine.stats().kernel_name;
     let begun = Instant::now();
     while !is_specialised(&engine) && begun.elapsed() < LONG {
@@ -480,9 +490,8 @@ fn without_blur(_: &Compiler) {
 }
 
 fn not_specialised(compiler: &Compiler) {
-    for (mut engine, case) in
-        [(on_tensor_cores(), case(2.0, 4)), (on_tensor_cores(), case(7.0, 4)), (engine(), large())]
-    {
+    let wide = Case::of(7.0, 0, PlaneLayout::new(40, 8, 4, 16), [3, 0], Content::Noise);
+    for (mut engine, case) in [(engine(), case(13)), (engine(), wide), (engine(), without_gain())] {
         frames(&mut engine, &case, A_WHILE, |_| false);
         assert!(!is_specialised(&engine));
     }
@@ -495,7 +504,7 @@ fn not_specialised(compiler: &Compiler) {
 fn long_radii(compiler: &Compiler) {
     let layout = PlaneLayout::new(33, 70, 4, 8);
     let of_size = |size| Case::of(f64::from(size) / 6.0, size, layout, [3, 0], Content::Noise);
-    let mut engine = on_tensor_cores();
+    let mut engine = engine();
     compiler.begins(&mut engine, &of_size(127));
     compiler.finish();
     assert!(frames(&mut engine, &of_size(127), LONG, is_specialised));
@@ -514,7 +523,7 @@ fn long_radii(compiler: &Compiler) {
     let mut in_bands = Engine::with_cuda(CudaEngine::new(0).unwrap().with_bands(3));
     of_size(127).check_engine(&mut in_bands);
     assert!(is_specialised(&in_bands));
-    let mut on_device = on_tensor_cores();
+    let mut on_device = self::engine();
     let [source, destination] = [1, 2].map(|seed| Block::dense(&[layout], seed));
     let params = BlurParams::new(20.0, 119).unwrap();
     let sources = std::slice::from_ref(&source);
@@ -526,13 +535,38 @@ fn long_radii(compiler: &Compiler) {
     assert_eq!(compiler.compilations(), 1);
 }
 
-/// Every band has the filter slots that the kernels were compiled for.
-fn bands(_: &Compiler) {
-    let layout =
-        |width, height, scale| PlaneLayout { sigma_scale: [scale; 2], ..PlaneLayout::new(width, height, 1, 10) };
-    let planes = vec![layout(64, 96, 1.0), layout(32, 48, 0.5), layout(32, 48, 0.5)];
-    let case = Case { planes, ..case(2.0, 4) };
-    let engine = CudaEngine::with_kernels(0, Image::Portable, PassStrategy::Best).unwrap();
-    let mut engine = Engine::with_cuda(engine.with_bands(3));
-    assert!(frames(&mut engine, &case, LONG, is_specialised));
+/// Of a device without machine code. The kernels of one part are compiled for frames of any radius up to 31.
+fn in_background(compiler: &Compiler) {
+    let portable = || CudaEngine::with_kernels(0, Image::Portable, PassStrategy::Best).unwrap();
+    let programs = |kernels: &str| PROGRAMS.lock().unwrap().iter().filter(|line| line.contains(kernels)).count();
+    let (small, wide) = (case(15), Case::of(9.0, 0, PlaneLayout::new(90, 70, 4, 8), [3, 0], Content::Noise));
+    // The driver refuses the part at first.
+    let mut engine = Engine::with_cuda(portable());
+    small.check_engine(&mut engine);
+    assert!(programs("[blur_rows, blur_columns]") > 0 && programs("tensor") == 0);
+    compiler.driver.fail("cuLinkComplete", 0, OUT_OF_MEMORY);
+    assert!(frames(&mut engine, &small, LONG, |_| lines(Warning, "none are compiled for direct_u8_c4") == 1));
+    assert_eq!(programs("tensor"), 0);
+    compiler.driver.clear_faults();
+    assert!(frames(&mut engine, &small, LONG, |_| programs("[blur_tensor_direct_u8_c4_short]") > 0));
+    assert_eq!(lines(Info, "the driver has compiled kernels for direct_u8_c4"), 1);
+    assert_eq!(engine.stats().kernel_name, "general-ptx");
+    // Other parts are compiled when they are needed, or before that if planes are announced.
+    wide.check_engine(&mut engine);
+    let before = programs("blur_decimate_rows");
+    assert!(before > 0 && programs("blur_tensor_decimate") == 0);
+    engine.prepare(&wide.planes);
+    let is_ready = |part| lines(Info, &format!("the driver has compiled kernels for {part}")) == 1;
+    let all = ["tensor_c4", "tensor_small"];
+    assert!(frames(&mut engine, &small, LONG, |_| all.into_iter().all(is_ready)));
+    wide.check_engine(&mut engine);
+    assert!(programs("blur_decimate_rows") == before && programs("blur_tensor_decimate") > 0);
+    // Another engine has them at once; an engine that compiles nothing in the background waits for what it needs.
+    let before = programs("[blur_rows, blur_columns]");
+    small.check_engine(&mut Engine::with_cuda(portable()));
+    let plane = Case::of(2.5, 15, PlaneLayout::new(40, 8, 1, 8), [3, 0], Content::Noise);
+    plane.check_engine(&mut Engine::with_cuda(portable().without_jit()));
+    assert!(programs("[blur_rows, blur_columns]") == before && programs("[blur_tensor_direct_u8_c12_short]") > 0);
+    // And NVRTC compiles kernels beside them.
+    assert!(frames(&mut engine, &case(41), LONG, is_specialised));
 }

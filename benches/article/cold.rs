@@ -10,20 +10,19 @@ use gstcudagaussblur::cuda::driver::{DeviceMemory, Stream};
 use gstcudagaussblur::cuda::jit::nvrtc::Nvrtc;
 use gstcudagaussblur::cuda::process;
 use gstcudagaussblur::cuda::{CudaEngine, DevicePlanes, Image};
-use gstcudagaussblur::engine::Engine;
 use gstcudagaussblur::filter::BlurParams;
 use gstcudagaussblur::filter::frame::PlaneLayout;
 use gstcudagaussblur::filter::plan::Plan;
 use gstcudagaussblur::filter::plane::DevicePlane;
 
-use crate::common::{Outcome, blur, layout, noise};
+use crate::common::{Outcome, layout};
 use crate::plots::{self, Table};
 use crate::{Bench, Memory, SIGMA, SIZE, milliseconds, naive};
 
 /// The child's WHAT and IMAGE; the name in the table (the plot shows it up to the colon); the article's ms.
 type Start = (&'static str, &'static str, &'static str, Option<f64>);
 
-const STARTS: [Start; 8] = [
+const STARTS: [Start; 7] = [
     ("image", "naive.ptx", "naive kernel, PTX, driver's cache off", Some(97.5)),
     ("image", "naive.cubin", "naive kernel, CUBIN", Some(14.8)),
     ("nvrtc", "naive.cubin", "naive kernel, source by NVRTC", None),
@@ -31,12 +30,6 @@ const STARTS: [Start; 8] = [
     ("prebuilt-all", "naive.cubin", "ours, prebuilt CUBINs of all parts", None),
     ("portable", "naive.cubin", "ours, prebuilt PTX that the first frame loads, driver's cache off", None),
     ("portable-all", "naive.cubin", "ours, prebuilt PTX of all parts, driver's cache off", None),
-    (
-        "specialised",
-        "naive.cubin",
-        "ours, kernels for the radius beside the portable PTX, by NVRTC: NVRTC opened, kernels compiled and loaded",
-        None,
-    ),
 ];
 /// The article's ms of a launch after the cold start.
 const WARM: f64 = 0.0044;
@@ -112,9 +105,6 @@ pub fn start(what: &str, image: &Path) -> Outcome<Duration> {
     let memory = Memory::new(PlaneLayout::new(400, 300, 3, 8), &stream)?;
     stream.synchronize()?;
     let image = std::fs::read(image)?;
-    if what == "specialised" {
-        return specialised(&memory, &stream);
-    }
     let begun = Instant::now();
     match what {
         "image" => naive::launch(naive::load(&image, &device)?, &memory, &stream)?,
@@ -138,36 +128,6 @@ fn prebuilt(image: Image, all: bool, memory: &Memory, stream: &Stream) -> Outcom
         process::open(0)?.prebuilt(image)?.load_all()?;
     }
     launch(&CudaEngine::with_kernels(0, image, PassStrategy::Best)?.without_jit(), memory, stream)
-}
-
-/// The time to compile and load a specialised kernel plus that of its first launch. The time that the engine waits before it
-/// requests the kernel is not included.
-fn specialised(memory: &Memory, stream: &Stream) -> Outcome<Duration> {
-    // Beside kernels for tensor cores none is compiled for a short radius.
-    let portable = || CudaEngine::with_kernels(0, Image::Portable, PassStrategy::Best);
-    let mut requesting = Engine::with_cuda(portable()?);
-    let small = PlaneLayout { width: 64, height: 8, ..memory.layout };
-    let (src, params) = (noise(small.row_bytes() * 8), BlurParams::new(SIGMA, SIZE)?);
-    let mut dst = vec![0; src.len()];
-    let engine = portable()?;
-    let begun = Instant::now();
-    // Blurs frames until one of them makes the engine request the kernel, which is then compiled in the background:
-    // none of these frames launches it.
-    while !engine.jit_status().compiling && engine.jit_status().last.is_none() {
-        blur(&mut requesting, params, small, &src, &mut dst);
-        if begun.elapsed() > Duration::from_secs(5) {
-            return Err("the engine requested no specialised kernel".into());
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    while engine.jit_status().compiling {
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    let took = engine.jit_status().last.ok_or("no specialised kernel was compiled")?;
-    let begun = Instant::now();
-    launch(&engine, memory, stream)?;
-    stream.synchronize()?;
-    Ok(took + begun.elapsed())
 }
 
 /// Enqueues our blur.

@@ -7,6 +7,7 @@ mod host;
 mod pace;
 #[path = "../common/person.rs"]
 mod person;
+mod portable;
 mod regions;
 mod specialised;
 
@@ -60,9 +61,10 @@ fn tables() -> Outcome<()> {
         first[0], first[1], second[0], second[1]
     );
 
-    let parts: [(&str, &dyn Fn() -> Outcome<()>); 7] = [
+    let parts: [(&str, &dyn Fn() -> Outcome<()>); 8] = [
         ("kernels", &|| kernels(&device)),
         ("specialised", &|| specialised::tables(&device)),
+        ("portable", &|| portable::tables(&device)),
         ("pace", &pace::table),
         ("article", &article_sizes),
         ("host", &host::by_bands),

@@ -7,7 +7,6 @@ use gstcudagaussblur::cpu::CpuEngine;
 use gstcudagaussblur::cuda::driver::device::Device;
 use gstcudagaussblur::cuda::driver::{DeviceMemory, Stream};
 use gstcudagaussblur::cuda::kernels::byte_rect::ByteRect;
-use gstcudagaussblur::cuda::transfer::bands::Order;
 use gstcudagaussblur::cuda::transfer::schedule::Schedule;
 use gstcudagaussblur::cuda::{CudaEngine, PinnedBytes, TILES};
 use gstcudagaussblur::engine::{BlurRegion, Cover, Engine, FrameAccess, Hide, Softness};
@@ -113,7 +112,7 @@ fn covers(planes: &[PlaneLayout]) -> Outcome<Vec<(String, Cover)>> {
 fn read(planes: &[PlaneLayout], cover: &Cover) -> f64 {
     let plan = |options| Arc::new(Plan::new(options, planes));
     let job = Job::cover(Plan::cover(cover, planes, plan), TILES);
-    let schedule = Schedule::new(&job, None, Order::Sequential);
+    let schedule = Schedule::new(&job, None);
     schedule.uploads().map(ByteRect::size).sum::<usize>() as f64
         / planes.iter().map(|layout| layout.row_bytes() * layout.height as usize).sum::<usize>() as f64
 }
@@ -322,6 +321,27 @@ fn on_host(name: &str, planes: &[PlaneLayout]) -> Outcome<()> {
         );
     }
     Ok(())
+}
+
+/// The µs of the background of a frame in pinned memory, and those of its download.
+pub fn background(engine: &mut Engine, planes: &[PlaneLayout]) -> Outcome<[f64; 2]> {
+    let (_, cover) = soft(planes)?.remove(0);
+    let pinned = engine.pinned().expect("CUDA");
+    let allocate = |plane: &PlaneLayout| {
+        let bytes = noise(plane.row_bytes() * plane.height as usize);
+        let mut memory = pinned.allocate(bytes.len())?;
+        memory.as_mut().copy_from_slice(&bytes);
+        Ok(memory)
+    };
+    let mut memory = planes.iter().map(allocate).collect::<Outcome<Vec<PinnedBytes>>>()?;
+    let (mut times, mut downloads) = (Vec::new(), Vec::new());
+    for _ in 0..REPETITIONS + WARM_UP {
+        let started = Instant::now();
+        engine.run(&cover, InPlace { planes, memory: &mut memory })?;
+        times.push(started.elapsed());
+        downloads.push(engine.stats().download.last);
+    }
+    Ok([median(times), median(downloads)].map(microseconds))
 }
 
 /// The planes in memory without padding.

@@ -58,11 +58,38 @@ pub enum CudaError {
         "the plugin's prebuilt kernels, {image}, have no usable {kernel}; the plugin's file may be damaged: install it again"
     )]
     NoKernel { image: &'static str, kernel: String },
+    #[error(
+        "the NVIDIA driver cannot compile the kernels for CUDA device {id} from PTX ({status}); {}",
+        ptx_cure(*status)
+    )]
+    NoPtx { id: u32, status: Status },
     #[error("CUDA device {id} failed {doing}: {status}; if it goes on, restart the program or the driver")]
     Failed { doing: &'static str, status: Status, id: u32 },
 }
 
+/// What to do where the driver compiles no PTX.
+fn ptx_cure(Status(status): Status) -> &'static str {
+    match status {
+        CUresult::CUDA_ERROR_JIT_COMPILATION_DISABLED => {
+            "unset CUDA_DISABLE_PTX_JIT, or install a build of the plugin with machine code for the device"
+        }
+        _ => {
+            "install the driver's libnvidia-ptxjitcompiler.so.1, or a build of the plugin with machine code for the device"
+        }
+    }
+}
+
 impl CudaError {
+    /// Why PTX was not compiled.
+    pub(super) fn of_ptx(error: DriverError, id: u32) -> Self {
+        match error.0 {
+            CUresult::CUDA_ERROR_JIT_COMPILATION_DISABLED | CUresult::CUDA_ERROR_JIT_COMPILER_NOT_FOUND => {
+                Self::NoPtx { id, status: error.into() }
+            }
+            _ => Self::Failed { doing: "compiling the kernels", status: error.into(), id },
+        }
+    }
+
     /// Whether memory was short, which may change.
     pub fn is_out_of_memory(&self) -> bool {
         matches!(

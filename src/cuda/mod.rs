@@ -26,7 +26,6 @@ use driver::Stream;
 use driver::device::{Device, ExternalContext};
 pub use error::{CudaError, Memory, Status};
 pub use jit::JitStatus;
-use kernels::possible;
 pub use kernels::prebuilt::Image;
 pub use kernels::record::DevicePlanes;
 pub use kernels::strategy::PassStrategy;
@@ -84,20 +83,9 @@ impl CudaEngine {
 
     /// Loads the prebuilt kernels that frames of these planes can need, whatever the settings become, so that no frame waits for
     /// a load. What cannot be loaded is tried again when a frame needs it.
-    pub fn prepare(&self, layouts: &[PlaneLayout]) {
-        let KernelSelector { prebuilt, strategy, .. } = &self.selector;
-        let mut failed = Vec::new();
-        for kernel in possible::kernels(layouts, prebuilt.images.kernel_set(), *strategy) {
-            let part = kernel.part();
-            if failed.contains(&part) {
-                continue;
-            }
-            if let Err(error) = prebuilt.function(kernel) {
-                log(Level::Warning, || {
-                    format!("kernels {} are not loaded before they are needed: {error}", part.name())
-                });
-                failed.push(part);
-            }
+    pub fn prepare(&mut self, layouts: &[PlaneLayout]) {
+        for (part, error) in self.selector.prepare(layouts) {
+            log(Level::Warning, || format!("kernels {} are not loaded before they are needed: {error}", part.name()));
         }
     }
 

@@ -90,9 +90,9 @@ const MAX_STOP: Duration = Duration::from_secs(5);
 
 /// Counts an engine of the process.
 ///
-/// NVRTC cannot be interrupted, and it crashes if the process exits while it compiles, because its memory is freed before any
-/// exit handler of ours runs. Therefore the last engine of the process waits for the compilations in progress when it stops,
-/// for whichever device, which takes about a second at most. All others stop at once.
+/// Neither NVRTC nor the driver's compiler can be interrupted. NVRTC crashes if the process exits while it compiles, because its
+/// memory is freed before any exit handler of ours runs. Therefore the last engine of the process waits for the compilations in
+/// progress when it stops, for whichever device, which takes two seconds at most. All others stop at once.
 pub struct EngineGuard(());
 
 impl EngineGuard {
@@ -107,7 +107,9 @@ impl Drop for EngineGuard {
     fn drop(&mut self) {
         let is_last = PROCESS.engines.fetch_sub(1, Ordering::AcqRel) == 1;
         if is_last && !PROCESS.nvrtc.wait_until_idle(MAX_STOP) {
-            log(Level::Warning, || "NVRTC is still compiling; the process crashes if it ends before that".to_owned());
+            log(Level::Warning, || {
+                "a kernel is still being compiled; the process crashes if it ends before that".to_owned()
+            });
         }
     }
 }

@@ -6,15 +6,17 @@ use std::sync::Arc;
 use super::driver::device::Device;
 use super::driver::{Function, Stream};
 use super::error::CudaError;
-use super::jit::JitRequest;
+use super::jit::{Compilation, JitRequest};
 use super::kernels::abi::KernelSet;
-use super::kernels::batch::BlurBatch;
+use super::kernels::images::{Kernel, Part};
 use super::kernels::launch::Launch;
+use super::kernels::possible;
 use super::kernels::prebuilt::{Image, PrebuiltKernels};
 use super::kernels::record::{Command, DevicePlanes, PlaneCopy, Recorder};
-use super::kernels::strategy::{PassStrategy, Specialisation};
+use super::kernels::strategy::{BlurKernels, PassStrategy};
 use super::shared_device::SharedDevice;
 use crate::filter::cover::Softness;
+use crate::filter::frame::PlaneLayout;
 use crate::filter::parts::{Job, Parts};
 use crate::process::{self, Level};
 
@@ -29,11 +31,9 @@ pub struct Program {
     /// Of every band of a frame; of a cover what only reads the frame, and then what writes it.
     groups: Vec<Vec<Step>>,
     blurs: bool,
-    /// The specialised kernels that would be the fastest, and those of them that are ready.
-    keys: Vec<Specialisation>,
-    compiled: Vec<Specialisation>,
-    /// Whether a specialised kernel does not wait for the one ahead of it.
-    must_not_overlap: bool,
+    /// The kernels that would be the fastest if they were compiled, and those of them that are ready.
+    keys: Vec<Compilation>,
+    compiled: Vec<Compilation>,
     /// Device memory that it needs as workspace, in bytes: its temporaries, then the intermediate of one batch.
     pub workspace_bytes: usize,
     intermediate_bytes: usize,
@@ -46,7 +46,7 @@ enum Step {
 }
 
 impl Program {
-    /// Whether all blurs that gain from specialised kernels have them, and there are any; `None` if nothing is blurred.
+    /// Whether all blurs that gain from kernels of NVRTC have them, and there are any; `None` if nothing is blurred.
     pub fn specialised(&self) -> Option<bool> {
         self.blurs.then_some(!self.keys.is_empty() && self.compiled.len() == self.keys.len())
     }
@@ -154,6 +154,7 @@ fn describe(program: &Program) -> String {
 pub struct KernelSelector {
     /// What the engines on the device share.
     pub shared: Arc<SharedDevice>,
+    image: Image,
     /// The prebuilt kernels.
     pub prebuilt: Arc<PrebuiltKernels>,
     /// Which passes the prebuilt kernels are chosen by.
@@ -166,8 +167,9 @@ impl KernelSelector {
     /// Prebuilt kernels of an image, and specialised ones if the strategy is not chosen by hand.
     pub fn new(shared: Arc<SharedDevice>, image: Image, strategy: PassStrategy) -> Result<Self, CudaError> {
         let prebuilt = Arc::clone(shared.prebuilt(image)?);
-        let request = (strategy == PassStrategy::Best).then(|| JitRequest::new(Arc::clone(&shared.jit)));
-        Ok(Self { shared, prebuilt, strategy, request })
+        let new = || JitRequest::new(Arc::clone(&shared.jit), Arc::clone(&prebuilt));
+        let request = (strategy == PassStrategy::Best).then(new);
+        Ok(Self { shared, image, prebuilt, strategy, request })
     }
 
     /// The device.
@@ -175,28 +177,53 @@ impl KernelSelector {
         self.shared.device()
     }
 
-    /// The kernels that would be faster for a batch than the prebuilt ones.
-    fn key(&self, batch: &BlurBatch) -> Option<Specialisation> {
-        self.request.as_ref().and_then(|_| batch.specialisation(self.device().limits()))
+    /// Whether kernels for tensor cores are compiled in the background, while those for CUDA cores serve.
+    fn compiles_parts(&self) -> bool {
+        let images = &self.prebuilt.images;
+        images.is_portable() && images.kernel_set() == KernelSet::TensorCores && self.request.is_some()
     }
 
-    /// Whether some of a job gains from kernels for the radii of all its planes, which every band has to have.
-    pub fn needs_equal_slots(&self, job: &Job) -> bool {
-        let kernel_set = self.prebuilt.images.kernel_set();
-        if kernel_set == KernelSet::TensorCores {
-            return false;
+    /// The parts of these kernels that are compiled in the background and not ready, each once.
+    fn missing_parts(&self, kernels: impl IntoIterator<Item = Kernel>) -> Vec<Compilation> {
+        let mut missing = Vec::new();
+        for kernel in kernels.into_iter().filter(|kernel| kernel.needs_tensor_cores()) {
+            let key = Compilation::Part(self.image, kernel.part());
+            if !self.prebuilt.has(kernel.part()) && !missing.contains(&key) {
+                missing.push(key);
+            }
         }
-        let planes = DevicePlanes::nowhere(job.plan.layouts().len());
-        let recording = Recorder::new(&job.plan, &job.parts, None, kernel_set).record(&job.parts, &planes, 0);
-        recording.batches().any(|batch| self.key(batch).is_some())
+        missing
+    }
+
+    /// Loads the prebuilt kernels that frames of these planes can need, whatever the settings become, so that no frame waits for
+    /// a load, and requests those that are compiled in the background. Returns the parts that could not be loaded, which are tried
+    /// again when a frame needs them, and why.
+    pub fn prepare(&mut self, layouts: &[PlaneLayout]) -> Vec<(Part, CudaError)> {
+        let (strategy, kernel_set) = (self.strategy, self.prebuilt.images.kernel_set());
+        if !self.compiles_parts() {
+            return self.prebuilt.load(&possible::kernels(layouts, kernel_set, strategy));
+        }
+        let failed = self.prebuilt.load(&possible::kernels(layouts, KernelSet::CudaCores, strategy));
+        let missing = self.missing_parts(possible::kernels(layouts, kernel_set, strategy));
+        if let Some(request) = &mut self.request {
+            request.prepare(missing.into_iter());
+        }
+        failed
     }
 
     /// Makes a program. Loads the prebuilt kernels that are not loaded yet: all before the first launch, because loading between
     /// launches would keep the device waiting.
     pub fn program(&self, target: Target) -> Result<Program, CudaError> {
         let Target { job, soft, parts, planes, workspace } = target;
-        let recorder = Recorder::new(&job.plan, &job.parts, soft, self.prebuilt.images.kernel_set());
         let mut program = Program { is_cover: job.accesses.is_some(), ..Program::default() };
+        let mut recorder = Recorder::new(&job.plan, &job.parts, soft, self.prebuilt.images.kernel_set());
+        if self.compiles_parts() {
+            let kernels = |parts| recorder.record(parts, planes, workspace).kernels(self.strategy);
+            program.keys = self.missing_parts(parts.iter().flat_map(kernels));
+            if !program.keys.is_empty() {
+                recorder = Recorder::new(&job.plan, &job.parts, soft, KernelSet::CudaCores);
+            }
+        }
         for parts in parts {
             let recording = recorder.record(parts, planes, workspace);
             // Batches use it in turn, behind the temporaries.
@@ -241,20 +268,20 @@ impl KernelSelector {
             }
             Command::Level(batch) => (batch.launches(intermediate), batch.intermediate_bytes(), None),
             Command::Blur(batch) => {
-                let key = self.key(batch);
-                let new_key = key.filter(|key| !program.keys.contains(key));
+                let special = self.request.as_ref().and_then(|_| batch.specialisation(limits));
+                let new_key = special.map(Compilation::Direct).filter(|key| !program.keys.contains(key));
                 program.keys.extend(new_key);
-                let ready = key.and_then(|key| Some((key, self.shared.jit.get(&key)?)));
-                let kernels = ready.as_ref().map_or(batch.prebuilt(self.strategy), |(key, _)| key.kernels());
+                let ready = special.and_then(|kernel| Some((kernel, self.shared.jit.get(kernel)?)));
+                let of_special = |(kernel, _): &(_, _)| BlurKernels::Direct(*kernel);
+                let kernels = ready.as_ref().map_or(batch.prebuilt(self.strategy), of_special);
                 program.blurs = true;
                 program.compiled.extend(new_key.filter(|_| ready.is_some()));
-                program.must_not_overlap |= ready.as_ref().is_some_and(|(_, compiled)| !compiled.waits);
                 let bytes = batch.intermediate_bytes(kernels);
                 (batch.launches(intermediate, kernels, limits), bytes, ready.map(|(_, compiled)| compiled))
             }
         };
         for launch in launches {
-            let function = match compiled.as_ref().and_then(|compiled| compiled.kernels.get(launch.kernel)) {
+            let function = match compiled.as_ref().and_then(|compiled| compiled.get(launch.kernel)) {
                 Some(function) => function,
                 None => self.prebuilt.function(launch.kernel)?,
             };
@@ -275,7 +302,7 @@ impl KernelSelector {
     /// The device's context is current. The planes and the workspace that the program was made for live and are accessed by
     /// nobody else until the stream has done the work.
     pub unsafe fn enqueue(&self, stream: &Stream, program: &Program, group: usize) -> Result<(), CudaError> {
-        let overlap = self.prebuilt.images.can_overlap() && !program.must_not_overlap;
+        let overlap = self.prebuilt.images.can_overlap();
         for step in &program.groups[group] {
             // SAFETY: every address is one in the caller's planes and workspace; each function is that of its launch.
             unsafe {

@@ -63,7 +63,7 @@ pub fn set_caps(state: &SharedState, incaps: &gst::Caps, outcaps: &gst::Caps) ->
     state.element().set_passthrough(passthrough);
     set_latency(state, latency);
     // Takes milliseconds, so not under the lock.
-    if let Some(session) = state.take_session() {
+    if let Some(mut session) = state.take_session() {
         let layouts = session.format.iter().flat_map(|format| format.possible_layouts());
         layouts.for_each(|layouts| session.engine.prepare(layouts));
         state.put_back_session(session);

@@ -82,6 +82,7 @@ impl EngineError {
                 | CudaError::DriverTooOld { .. }
                 | CudaError::NoDevice { .. }
                 | CudaError::DeviceTooOld { .. }
+                | CudaError::NoPtx { .. }
                 | CudaError::NoKernel { .. } => ErrorKind::Missing,
             },
         }

@@ -152,8 +152,8 @@ impl Engine {
     }
 
     /// Does what takes milliseconds and is needed for frames of these planes, before the first of them.
-    pub fn prepare(&self, layouts: &[PlaneLayout]) {
-        if let Some(cuda) = &self.cuda {
+    pub fn prepare(&mut self, layouts: &[PlaneLayout]) {
+        if let Some(cuda) = &mut self.cuda {
             cuda.prepare(layouts);
         }
     }

@@ -8,9 +8,14 @@
 
 #include "../kernels/on_cpu.h"
 #include "../../kernels/blur.cu"
-// In libcuda_compiled.cpp.
+// In libcuda_compiled_*.cpp.
+extern "C" void blur_tensor_direct_u8_c4_long_4(TensorArgs args);
+extern "C" void blur_tensor_direct_u8_c4_long_6(TensorArgs args);
 extern "C" void blur_tensor_direct_u8_c4_long_9(TensorArgs args);
-#define BLUR_COMPILED_KERNEL {"blur_tensor_direct_u8_c4_long_9", {.tensor = blur_tensor_direct_u8_c4_long_9}},
+#define BLUR_COMPILED_KERNEL \
+    {"blur_tensor_direct_u8_c4_long_4", {.tensor = blur_tensor_direct_u8_c4_long_4}}, \
+    {"blur_tensor_direct_u8_c4_long_6", {.tensor = blur_tensor_direct_u8_c4_long_6}}, \
+    {"blur_tensor_direct_u8_c4_long_9", {.tensor = blur_tensor_direct_u8_c4_long_9}},
 #include "../kernels/by_name.h"
 
 #include <algorithm>
@@ -132,6 +137,11 @@ struct LaunchConfig {
   Stream* stream;
   void* attributes;
   unsigned attribute_count;
+};
+
+// PTX that is compiled.
+struct Link {
+  std::string image;
 };
 
 // A loaded image.
@@ -436,6 +446,30 @@ int cuEventDestroy_v2(Event* event) {
   execute(event);
   state.events--, state.timed_events -= event->has_time;
   delete event;
+  return CUDA_SUCCESS;
+}
+
+// PTX is not compiled: the image is its text.
+int cuLinkCreate_v2(unsigned, int*, void**, Link** link) {
+  ENTER(true);
+  *link = new Link;
+  return CUDA_SUCCESS;
+}
+int cuLinkAddData_v2(Link* link, int, const char* ptx, std::size_t bytes, const char*, unsigned, int*, void**) {
+  ENTER(true);
+  if (bytes == 0 || ptx[bytes - 1] != 0) return CUDA_ERROR_INVALID_VALUE;
+  link->image.assign(ptx, bytes);
+  return CUDA_SUCCESS;
+}
+int cuLinkComplete(Link* link, const char** image, std::size_t* bytes) {
+  ENTER(true);
+  *image = link->image.data();
+  *bytes = link->image.size();
+  return CUDA_SUCCESS;
+}
+int cuLinkDestroy(Link* link) {
+  ENTER(true);
+  delete link;
   return CUDA_SUCCESS;
 }
 

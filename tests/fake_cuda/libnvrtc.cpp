@@ -76,7 +76,7 @@ int nvrtcCreateProgram(Program** program, const char* source, const char*, int h
                        const char** names) {
   ENTER();
   *program = new Program;
-  return std::strstr(source, "blur_rows") && headers == 11 && !std::strcmp(names[0], "abi.h") &&
+  return std::strstr(source, "blur_rows") && headers == 10 && !std::strcmp(names[0], "abi.h") &&
                  std::strstr(contents[0], "RowsArgs")
              ? NVRTC_SUCCESS
              : NVRTC_ERROR_INVALID_INPUT;
@@ -95,17 +95,14 @@ int nvrtcCompileProgram(Program* program, int count, const char** options) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   finished++;
   std::string target, family, tiles;
-  bool has_radii = false;
   for (int i = 0; i < count; i++) {
     const std::string option = options[i], value = option.substr(option.find('=') + 1);
     if (option.starts_with("--gpu-architecture=")) target = value;
-    has_radii |= option.starts_with("-DBLUR_ROWS_RADIUS_0=");
     if (option.starts_with("-DBLUR_PART_direct_")) family = option.substr(19, option.find('=') - 19);
     if (option.starts_with("-DBLUR_TENSOR_DIRECT_TILES=")) tiles = value;
   }
-  if (has_radii == !family.empty()) return NVRTC_ERROR_COMPILATION;
-  program->image = "FAKEJIT " + target + (has_radii ? " .entry blur_rows( .entry blur_columns("
-                                                    : " .entry blur_tensor_direct_" + family + "_long( tiles " + tiles);
+  if (family.empty()) return NVRTC_ERROR_COMPILATION;
+  program->image = "FAKEJIT " + target + " .entry blur_tensor_direct_" + family + "_long( tiles " + tiles;
   return environment_number("FAKE_NVRTC_STATUS", NVRTC_SUCCESS);
 }
 int nvrtcGetProgramLogSize(Program*, std::size_t* size) {

@@ -12,7 +12,6 @@ use crate::common::fake_driver::{FakeDriver, ILLEGAL_ADDRESS};
 use crate::common::pictures::{Picture, kinds, rect, resized};
 use gstcudagaussblur::cpu::CpuEngine;
 use gstcudagaussblur::cuda::kernels::byte_rect::ByteRect;
-use gstcudagaussblur::cuda::transfer::bands::Order;
 use gstcudagaussblur::cuda::transfer::schedule::Schedule;
 use gstcudagaussblur::cuda::{CudaEngine, Image, PassStrategy, TILES};
 use gstcudagaussblur::engine::{Cover, Engine, EngineError, Hide};
@@ -142,7 +141,7 @@ fn moving_regions_allocate_once() {
 fn upload_bytes(planes: &[PlaneLayout], cover: &Cover) -> usize {
     let plan = |options| Arc::new(Plan::new(options, planes));
     let job = Job::cover(Plan::cover(cover, planes, plan), TILES);
-    Schedule::new(&job, None, Order::Sequential).uploads().map(ByteRect::size).sum()
+    Schedule::new(&job, None).uploads().map(ByteRect::size).sum()
 }
 
 /// Frames in two kinds of memory, frames in device memory on the CPU, a blur into a plane of its source, and a launch that fails, after

@@ -8,9 +8,9 @@ pub use cudarc::driver::result::DriverError;
 use cudarc::driver::sys;
 pub use cudarc::driver::sys::{
     CU_MEMHOSTREGISTER_PORTABLE, CUDA_MEMCPY2D, CUcontext, CUdevice, CUdevice_attribute, CUevent, CUevent_flags,
-    CUevent_wait_flags, CUfunction, CUfunction_attribute, CUlaunchAttribute, CUlaunchAttributeID,
-    CUlaunchAttributeValue, CUlaunchConfig, CUmemorytype, CUmodule, CUpointer_attribute, CUresult, CUstream,
-    CUstream_flags,
+    CUevent_wait_flags, CUfunction, CUfunction_attribute, CUjitInputType, CUlaunchAttribute, CUlaunchAttributeID,
+    CUlaunchAttributeValue, CUlaunchConfig, CUlinkState, CUmemorytype, CUmodule, CUpointer_attribute, CUresult,
+    CUstream, CUstream_flags,
 };
 use once_cell::sync::OnceCell;
 
@@ -28,7 +28,7 @@ functions! {
     cuCtxPopCurrent_v2 cuCtxPushCurrent_v2 cuCtxSynchronize cuDeviceGet cuDeviceGetAttribute cuDeviceGetCount
     cuDeviceGetName cuDevicePrimaryCtxRetain cuDriverGetVersion cuEventCreate cuEventDestroy_v2 cuEventElapsedTime
     cuEventQuery cuEventRecord cuEventSynchronize cuFuncSetAttribute cuGetErrorName cuGetErrorString cuInit
-    cuLaunchKernelEx cuMemAlloc_v2 cuMemFreeHost cuMemFree_v2 cuMemGetInfo_v2 cuMemHostAlloc
+    cuLaunchKernelEx cuLinkAddData_v2 cuLinkComplete cuLinkCreate_v2 cuLinkDestroy cuMemAlloc_v2 cuMemFreeHost cuMemFree_v2 cuMemGetInfo_v2 cuMemHostAlloc
     cuMemHostRegister_v2 cuMemHostUnregister cuMemcpy2DAsync_v2 cuMemcpyDtoDAsync_v2 cuMemcpyDtoHAsync_v2
     cuMemcpyHtoDAsync_v2 cuMemsetD8Async cuModuleGetFunction cuModuleLoadData cuModuleUnload cuPointerGetAttributes
     cuStreamCreate cuStreamDestroy_v2 cuStreamSynchronize cuStreamWaitEvent

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! The specialised kernels of a device, compiled in the background while prebuilt kernels serve.
+//! The kernels of a device that are compiled in the background while others serve: by NVRTC, or by the driver from PTX.
 //!
 //! An engine asks for a kernel at every frame and gets an answer at once. A background thread makes the requested kernels, one
 //! after the other, and ends when none is left. A kernel that could not be made is not tried again, unless a thread or memory was
@@ -10,22 +10,21 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use super::error::JitError;
+use super::error::{JitError, NvrtcError};
 use super::nvrtc::LazyNvrtc;
 use crate::cuda::driver::Module;
 use crate::cuda::driver::device::Device;
-use crate::cuda::kernels::images::waits_for_previous;
-use crate::cuda::kernels::prebuilt::LoadedKernels;
-use crate::cuda::kernels::strategy::Specialisation;
+use crate::cuda::kernels::images::{Part, waits_for_previous};
+use crate::cuda::kernels::prebuilt::{Image, LoadedKernels, PrebuiltKernels};
+use crate::cuda::kernels::tensor_direct::DirectKernel;
 use crate::process::{Level, lock, log};
 
 const SOURCE: &str = include_str!("../../../kernels/blur.cu");
 macro_rules! headers {
     ($($name:literal),*) => { [$(($name, include_str!(concat!("../../../kernels/", $name)))),*] };
 }
-const HEADERS: [(&str, &str); 11] = headers![
+const HEADERS: [(&str, &str); 10] = headers![
     "abi.h",
-    "axis.cuh",
     "compat.cuh",
     "launch.cuh",
     "pixels.cuh",
@@ -54,44 +53,55 @@ pub struct JitStatus {
     pub last: Option<Duration>,
 }
 
-/// The kernels of a specialisation.
-pub struct SpecialisedKernels {
-    /// They take the place of prebuilt ones.
-    pub kernels: LoadedKernels,
-    /// Whether they wait for the kernel ahead of them where launches overlap.
-    pub waits: bool,
+/// What is compiled in the background.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Compilation {
+    /// A part of the prebuilt kernels, from PTX.
+    Part(Image, Part),
+    /// A kernel that NVRTC compiles.
+    Direct(DirectKernel),
+}
+
+/// For the log.
+impl std::fmt::Display for Compilation {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Part(_, part) => f.write_str(part.name()),
+            Self::Direct(kernel) => f.write_str(&kernel.definitions().join(" ")),
+        }
+    }
 }
 
 enum Entry {
     /// In the queue, requested by this many engines.
     Queued(usize),
     Compiling,
-    /// Never removed, so that the kernels stay loaded.
-    Ready(Arc<SpecialisedKernels>),
+    /// Never removed, so that the kernels stay loaded. Those of a part are with the others that are prebuilt.
+    Ready(Option<Arc<LoadedKernels>>),
     Failed,
 }
 
 #[derive(Default)]
 struct State {
-    entries: HashMap<Specialisation, Entry>,
-    queue: VecDeque<Specialisation>,
+    entries: HashMap<Compilation, Entry>,
+    queue: VecDeque<(Compilation, Arc<PrebuiltKernels>)>,
     /// Whether the background thread is running.
     is_running: bool,
     last: Option<Duration>,
     /// When a thread or memory was short for a kernel, the last time.
-    postponed: HashMap<Specialisation, Instant>,
+    postponed: HashMap<Compilation, Instant>,
 }
 
 impl State {
     /// Lets a kernel be requested again after [`RETRY`]. Returns the level at which the reason is logged.
-    fn postpone(&mut self, key: Specialisation) -> Level {
+    fn postpone(&mut self, key: Compilation) -> Level {
         self.entries.remove(&key);
         let is_first = self.postponed.insert(key, Instant::now()).is_none();
         if is_first { Level::Warning } else { Level::Debug }
     }
 }
 
-/// The specialised kernels of a device.
+/// The kernels of a device that are compiled in the background.
 pub struct JitCache {
     device: Arc<Device>,
     compiler: &'static LazyNvrtc,
@@ -105,10 +115,10 @@ impl JitCache {
         Self { device, compiler, state: Mutex::default(), generation: AtomicU64::new(0) }
     }
 
-    /// The kernels, if they are ready. Never waits for a compilation.
-    pub fn get(&self, key: &Specialisation) -> Option<Arc<SpecialisedKernels>> {
-        match lock(&self.state).entries.get(key) {
-            Some(Entry::Ready(kernels)) => Some(Arc::clone(kernels)),
+    /// A kernel that NVRTC has compiled, if it is ready. Never waits for a compilation.
+    pub fn get(&self, kernel: DirectKernel) -> Option<Arc<LoadedKernels>> {
+        match lock(&self.state).entries.get(&Compilation::Direct(kernel)) {
+            Some(Entry::Ready(kernels)) => kernels.clone(),
             _ => None,
         }
     }
@@ -124,9 +134,9 @@ impl JitCache {
         JitStatus { compiling: state.is_running, last: state.last }
     }
 
-    /// Requests a kernel for an engine; also again, because one for which memory was short can be made later. Returns whether the
-    /// engine has to cancel the request when it no longer needs the kernel.
-    pub fn request(self: &Arc<Self>, key: Specialisation) -> bool {
+    /// Requests kernels for an engine with these prebuilt ones; also again, because those for which memory was short can be made
+    /// later. Returns whether the engine has to cancel the request when it no longer needs them.
+    pub fn request(self: &Arc<Self>, key: Compilation, prebuilt: &Arc<PrebuiltKernels>) -> bool {
         let mut state = lock(&self.state);
         let has_capacity = state.entries.len() < MAX_SPECIALISATIONS;
         let is_postponed = state.postponed.get(&key).is_some_and(|since| since.elapsed() < RETRY);
@@ -136,7 +146,7 @@ impl JitCache {
             None if !has_capacity || is_postponed => return false,
             None => {
                 state.entries.insert(key, Entry::Queued(1));
-                state.queue.push_back(key);
+                state.queue.push_back((key, Arc::clone(prebuilt)));
             }
         }
         if !state.is_running {
@@ -149,7 +159,7 @@ impl JitCache {
             match thread.spawn(work) {
                 Ok(_) => state.is_running = true,
                 Err(error) => {
-                    state.queue.retain(|queued| *queued != key);
+                    state.queue.retain(|(queued, _)| *queued != key);
                     let level = state.postpone(key);
                     drop(state);
                     log(level, || {
@@ -166,12 +176,12 @@ impl JitCache {
 
     /// Cancels a request. The kernel is not made if no other engine requests it and it has not been started. After a kernel was
     /// postponed, an engine may cancel a request that another one has repeated; that one requests again.
-    pub fn cancel(&self, key: &Specialisation) {
+    pub fn cancel(&self, key: &Compilation) {
         let mut state = lock(&self.state);
         match state.entries.get_mut(key) {
             Some(Entry::Queued(1)) => {
                 state.entries.remove(key);
-                state.queue.retain(|queued| queued != key);
+                state.queue.retain(|(queued, _)| queued != key);
             }
             Some(Entry::Queued(engines)) => *engines -= 1,
             _ => (),
@@ -181,28 +191,32 @@ impl JitCache {
     /// The background thread: makes the queued kernels, one after the other.
     fn make_queued(&self) {
         loop {
-            let key = {
+            let (key, prebuilt) = {
                 let mut state = lock(&self.state);
-                let Some(key) = state.queue.pop_front() else {
+                let Some(next) = state.queue.pop_front() else {
                     state.is_running = false;
                     return;
                 };
-                state.entries.insert(key, Entry::Compiling);
-                key
+                state.entries.insert(next.0, Entry::Compiling);
+                next
             };
             let started = Instant::now();
             // A panic must not leave the entry compiling for ever.
-            let attempt = std::panic::AssertUnwindSafe(|| self.make(&key));
+            let attempt = std::panic::AssertUnwindSafe(|| match key {
+                Compilation::Part(_, part) => Ok(prebuilt.part(part).map(|_| None)?),
+                Compilation::Direct(kernel) => self.compile(&kernel).map(|kernels| Some(Arc::new(kernels))),
+            });
             let made = std::panic::catch_unwind(attempt).unwrap_or(Err(JitError::Panicked));
             match made {
                 Ok(kernels) => {
                     let took = started.elapsed();
                     let mut state = lock(&self.state);
                     state.last = Some(took);
-                    state.entries.insert(key, Entry::Ready(Arc::new(kernels)));
+                    state.entries.insert(key, Entry::Ready(kernels));
                     self.generation.fetch_add(1, Ordering::Release);
                     drop(state);
-                    log(Level::Info, || format!("NVRTC has compiled kernels for {key} in {took:.1?}"));
+                    let compiler = if matches!(key, Compilation::Part(..)) { "the driver" } else { "NVRTC" };
+                    log(Level::Info, || format!("{compiler} has compiled kernels for {key} in {took:.1?}"));
                 }
                 Err(error) => {
                     let mut state = lock(&self.state);
@@ -215,7 +229,8 @@ impl JitCache {
                     drop(state);
                     if !matches!(error, JitError::Unavailable) {
                         log(level, || {
-                            format!("using the prebuilt kernels, because none are compiled for {key}: {error}")
+                            let others = if matches!(key, Compilation::Part(..)) { "CUDA-core" } else { "prebuilt" };
+                            format!("using the {others} kernels, because none are compiled for {key}: {error}")
                         });
                     }
                 }
@@ -223,12 +238,16 @@ impl JitCache {
         }
     }
 
-    /// Compiles kernels and loads them.
-    fn make(&self, key: &Specialisation) -> Result<SpecialisedKernels, JitError> {
+    /// Compiles a kernel and loads it.
+    fn compile(&self, kernel: &DirectKernel) -> Result<LoadedKernels, JitError> {
         let nvrtc = self.compiler.get().ok_or(JitError::Unavailable)?;
         let target = nvrtc.target(self.device.capability(), self.device.driver())?;
+        // Launches on the device overlap, so every kernel has to wait for the one ahead of it.
+        if waits_for_previous(self.device.capability()) && !waits_for_previous(target.capability()) {
+            return Err(NvrtcError::UnsupportedDevice(nvrtc.version()).into());
+        }
         let mut options = vec![format!("--gpu-architecture={target}"), "--std=c++17".to_owned()];
-        options.extend(key.definitions().iter().map(|definition| format!("-D{definition}")));
+        options.extend(kernel.definitions().iter().map(|definition| format!("-D{definition}")));
         let (major, minor) = nvrtc.version();
         log(Level::Debug, || format!("NVRTC {major}.{minor}: {}", options.join(" ")));
         let (image, output) = nvrtc.compile(SOURCE, &HEADERS, &options, target)?;
@@ -237,7 +256,6 @@ impl JitCache {
         }
         // SAFETY: the image is the compiler's output.
         let module = unsafe { Module::load(image, &self.device) }?;
-        let kernels = LoadedKernels::new(module, key.kernels().list())?;
-        Ok(SpecialisedKernels { kernels, waits: waits_for_previous(target.capability()) })
+        Ok(LoadedKernels::new(module, [kernel.kernel()])?)
     }
 }

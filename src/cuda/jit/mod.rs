@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Kernels that NVRTC compiles in the background, for frames that keep needing them.
+//! Kernels that are compiled in the background, by NVRTC or by the driver, for frames that keep needing them.
 
 mod cache;
 mod error;
 pub mod nvrtc;
 mod request;
 
-pub use cache::{JitCache, JitStatus, SpecialisedKernels};
+pub use cache::{Compilation, JitCache, JitStatus};
 pub use error::NvrtcError;
 pub use request::JitRequest;

@@ -5,6 +5,8 @@
 use std::io::{self, Read};
 
 use super::abi::*;
+use super::ptx;
+use crate::cuda::error::CAPABILITY_NEEDED;
 use crate::filter::wide::Factor;
 
 include!(concat!(env!("OUT_DIR"), "/kernel_parts.rs"));
@@ -44,10 +46,16 @@ impl Kernel {
         Self::named(["blur_", step, family.name(), factor])
     }
 
-    /// The kernels of a group's images.
+    /// The kernels of images with this set.
     pub fn prebuilt(kernel_set: KernelSet) -> impl Iterator<Item = Self> {
-        let has = move |index: &usize| kernel_set == KernelSet::TensorCores || !KERNELS[*index].2;
-        (0..KERNELS.len()).filter(has).map(Self)
+        (0..KERNELS.len())
+            .map(Self)
+            .filter(move |kernel| kernel_set == KernelSet::TensorCores || !kernel.needs_tensor_cores())
+    }
+
+    /// Whether only images with tensor-core kernels have it.
+    pub fn needs_tensor_cores(self) -> bool {
+        KERNELS[self.0].2
     }
 
     /// The name of the kernel in its image.
@@ -82,13 +90,11 @@ impl Kernel {
 
 /// Architectures whose images share files.
 struct Group {
-    /// Whether it is that of the PTX, which the driver compiles for any device.
+    /// Whether it is that of the PTX, which the driver compiles.
     is_portable: bool,
-    /// Which kernels its images have.
-    kernel_set: KernelSet,
     /// In the order of their capabilities.
     images: &'static [ImageName],
-    /// By part; `None` for those for tensor cores, which the portable images lack.
+    /// By part; `None` for a part that no image of the group has.
     files: [Option<&'static [u8]>; Part::ALL.len()],
 }
 
@@ -123,10 +129,11 @@ impl ImageSet {
         GROUPS.iter().flat_map(|group| group.images.iter().map(move |image| Self { group, image }))
     }
 
-    /// The portable PTX.
-    pub fn portable() -> Self {
-        let group = &GROUPS[PORTABLE];
-        Self { group, image: &group.images[0] }
+    /// The PTX for a device, which is that for the nearest capability that is not higher.
+    pub fn portable_for(capability: (i32, i32)) -> Self {
+        let is_right = |set: &Self| set.is_portable() && set.image.capability <= capability.max(CAPABILITY_NEEDED);
+        let fitting = Self::all().filter(is_right).max_by_key(|set| set.image.capability);
+        fitting.expect("there is PTX for the oldest devices")
     }
 
     /// The fastest set for a device: machine code runs on devices of its own major compute capability with the same or a
@@ -140,7 +147,7 @@ impl ImageSet {
             built.0 == capability.0 && built.1 <= capability.1
         };
         let cubins = Self::all().filter(|set| !set.is_portable() && fits(set));
-        cubins.max_by_key(|set| set.image.capability).unwrap_or_else(Self::portable)
+        cubins.max_by_key(|set| set.image.capability).unwrap_or_else(|| Self::portable_for(capability))
     }
 
     /// Whether it is the portable PTX.
@@ -155,11 +162,11 @@ impl ImageSet {
 
     /// Which kernels its images have.
     pub fn kernel_set(&self) -> KernelSet {
-        self.group.kernel_set
+        if self.image.capability < TENSOR_CORES { KernelSet::CudaCores } else { KernelSet::TensorCores }
     }
 
     /// Whether kernels wait for the one ahead of them where they may start before it has finished: if they were compiled for
-    /// sm_90 or later. The portable PTX was compiled for 6.0, whatever device it runs on.
+    /// sm_90 or later. The portable PTX was compiled for 8.0 at most, whatever device it runs on.
     pub fn can_overlap(&self) -> bool {
         waits_for_previous(self.image.capability)
     }
@@ -171,7 +178,8 @@ impl ImageSet {
 
     /// The image of a part: a CUBIN, or PTX. `None` if the set has no such part, or its file is damaged.
     pub fn unpack(&self, part: Part) -> Option<Vec<u8>> {
-        unpack(self.group.files[part as usize]?, self.image.capability).ok()
+        let image = unpack(self.group.files[part as usize]?, self.image.capability).ok()?;
+        if self.is_portable() { ptx::with_names(&image) } else { Some(image) }
     }
 }
 
@@ -196,8 +204,6 @@ fn unpack(file: &[u8], (major, minor): (i32, i32)) -> io::Result<Vec<u8>> {
     }
     let length = found.ok_or(io::ErrorKind::NotFound)?;
     io::copy(&mut decoder.by_ref().take(ahead), &mut io::sink())?;
-    // One more byte, because the driver finds the end of PTX by a NUL.
-    image.reserve_exact(length as usize + 1);
     image.resize(length as usize, 0);
     decoder.read_exact(&mut image)?;
     Ok(image)
@@ -262,9 +268,25 @@ mod tests {
     fn images_have_the_parts_of_their_kernels() {
         for set in ImageSet::all() {
             for part in Part::ALL {
-                let has_file = set.group.files[part as usize].is_some();
-                assert_eq!(set.kernels(part).count() > 0, has_file, "{} of {}", part.name(), set.name());
+                let has_image = set.unpack(part).is_some();
+                assert_eq!(set.kernels(part).count() > 0, has_image, "{} of {}", part.name(), set.name());
             }
+        }
+    }
+
+    #[test]
+    fn a_device_gets_the_ptx_for_the_nearest_capability() {
+        for (capability, ptx, kernel_set) in [
+            ((6, 0), (6, 0), KernelSet::CudaCores),
+            ((7, 2), (6, 0), KernelSet::CudaCores),
+            ((7, 5), (7, 5), KernelSet::TensorCores),
+            ((8, 0), (8, 0), KernelSet::TensorCores),
+            ((8, 7), (8, 0), KernelSet::TensorCores),
+            ((13, 0), (8, 0), KernelSet::TensorCores),
+        ] {
+            let set = ImageSet::portable_for(capability);
+            assert_eq!((set.image.capability, set.kernel_set()), (ptx, kernel_set), "{capability:?}");
+            assert!(set.name() == "general-ptx" && !set.can_overlap());
         }
     }
 
@@ -290,11 +312,9 @@ mod tests {
     /// its part and no other.
     #[test]
     fn every_image_holds_the_kernels_of_its_part() {
-        assert_eq!(ImageSet::all().filter(ImageSet::is_portable).count(), 1);
-        assert_eq!(ImageSet::portable().name(), "general-ptx");
         let mut images = 0;
         for set in ImageSet::all() {
-            for part in Part::ALL.into_iter().filter(|part| set.group.files[*part as usize].is_some()) {
+            for part in Part::ALL.into_iter().filter(|part| set.kernels(*part).count() > 0) {
                 let what = format!("{} of {}", part.name(), set.name());
                 let image = set.unpack(part).unwrap_or_else(|| panic!("{what} cannot be unpacked"));
                 images += 1;
@@ -313,7 +333,7 @@ mod tests {
                 }
             }
         }
-        let least = if cfg!(feature = "cubins") { 180 } else { 5 };
+        let least = if cfg!(feature = "cubins") { 220 } else { 45 };
         assert!(images >= least, "{images}");
     }
 

@@ -4,7 +4,7 @@
 //! which of them share a launch ([`batch`]), which kernels blur these ([`strategy`]), and the recording of a plan ([`record`])
 //! with its memory ([`temporaries`]). [`cover`] has the launches that cover rectangles and cells, [`soft`] those that mix by
 //! weights.
-//! [`images`] has the prebuilt images, and [`prebuilt`] loads them. [`possible`] lists the kernels that frames can need.
+//! [`images`] has the prebuilt images, [`ptx`] their text, and [`prebuilt`] loads them. [`possible`] lists the kernels that frames can need.
 
 pub mod abi;
 mod alpha;
@@ -16,10 +16,11 @@ pub mod images;
 pub mod launch;
 pub mod possible;
 pub mod prebuilt;
+mod ptx;
 pub mod record;
 pub mod soft;
 pub mod strategy;
 mod temporaries;
-mod tensor_direct;
+pub mod tensor_direct;
 pub mod tensor_wide;
 pub mod tiles;

@@ -13,12 +13,12 @@ use crate::cuda::error::CudaError;
 use crate::process::{Level, log};
 
 /// The images that a device can load its kernels from. All give the same bytes.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum Image {
     /// Machine code for the device's architecture if there is any, else the portable PTX.
     #[default]
     Best,
-    /// The portable PTX, which the driver compiles when it is loaded.
+    /// The portable PTX, which the driver compiles.
     Portable,
 }
 
@@ -75,7 +75,7 @@ impl PrebuiltKernels {
     pub fn open(image: Image, device: &Arc<Device>) -> Result<Self, CudaError> {
         let best = match image {
             Image::Best => ImageSet::best_for(device.capability()),
-            Image::Portable => ImageSet::portable(),
+            Image::Portable => ImageSet::portable_for(device.capability()),
         };
         if best.is_portable() {
             return Self::probe(best, device);
@@ -83,7 +83,7 @@ impl PrebuiltKernels {
         // A driver need not load machine code of a later toolkit; it does load the PTX.
         Self::probe(best, device).or_else(|error| {
             let refused = Some((best.name(), error));
-            Ok(Self { refused, ..Self::probe(ImageSet::portable(), device)? })
+            Ok(Self { refused, ..Self::probe(ImageSet::portable_for(device.capability()), device)? })
         })
     }
 
@@ -113,12 +113,41 @@ impl PrebuiltKernels {
         self.part(kernel.part())?.get(kernel).ok_or_else(lacks)
     }
 
-    /// Loads everything.
-    pub fn load_all(&self) -> Result<(), CudaError> {
-        Kernel::prebuilt(self.images.kernel_set()).try_for_each(|kernel| self.function(kernel).map(drop))
+    /// Whether a part is loaded.
+    pub fn has(&self, part: Part) -> bool {
+        self.parts[part as usize].get().is_some()
     }
 
-    fn part(&self, part: Part) -> Result<&LoadedKernels, CudaError> {
+    /// Loads the parts of these kernels, each on a thread, because the driver takes up to a second to compile one from PTX.
+    /// Returns those that failed, and why.
+    pub fn load(&self, kernels: &[Kernel]) -> Vec<(Part, CudaError)> {
+        let mut parts: Vec<Part> = kernels.iter().map(|kernel| kernel.part()).filter(|part| !self.has(*part)).collect();
+        parts.sort_unstable();
+        parts.dedup();
+        let load = |part: Part| self.part(part).err().map(|error| (part, error));
+        if !self.images.is_portable() {
+            return parts.into_iter().filter_map(load).collect();
+        }
+        std::thread::scope(|scope| {
+            let spawn = |part| std::thread::Builder::new().spawn_scoped(scope, move || load(part)).map_err(|_| part);
+            let threads: Vec<_> = parts.into_iter().map(spawn).collect();
+            // A part without a thread is loaded here.
+            let join = |thread: Result<std::thread::ScopedJoinHandle<_>, Part>| match thread {
+                Ok(thread) => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+                Err(part) => load(part),
+            };
+            threads.into_iter().filter_map(join).collect()
+        })
+    }
+
+    /// Loads everything.
+    pub fn load_all(&self) -> Result<(), CudaError> {
+        let kernels: Vec<_> = Kernel::prebuilt(self.images.kernel_set()).collect();
+        self.load(&kernels).pop().map_or(Ok(()), |(_, error)| Err(error))
+    }
+
+    /// The kernels of a part. Loads it, unless it is loaded.
+    pub fn part(&self, part: Part) -> Result<&LoadedKernels, CudaError> {
         let mut is_new = false;
         let loaded = self.parts[part as usize].get_or_try_init(|| {
             is_new = true;

@@ -8,7 +8,6 @@ use super::images::Kernel;
 use super::launch::Launch;
 use super::tensor_direct::DirectKernel;
 use crate::cuda::driver::device::DeviceLimits;
-use crate::filter::Taps;
 
 /// How the prebuilt kernels for a batch are chosen.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -30,19 +29,6 @@ pub enum BlurKernels {
     Direct(DirectKernel),
 }
 
-/// Kernels that NVRTC compiles for a batch. They have the names of prebuilt ones.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Specialisation {
-    /// For CUDA cores, for the radii of each filter slot along rows and down columns.
-    Axis([Option<[usize; 2]>; FILTER_SLOTS as usize]),
-    /// For tensor cores.
-    Direct(DirectKernel),
-}
-
-/// Kernels for CUDA cores are compiled for radii up to this one. The code is longer with each, and the gain smaller: a fifth at
-/// 15.
-const AXIS_RADIUS_MAX: usize = 24;
-
 impl BlurKernels {
     /// In the order of their launches.
     pub fn list(self) -> Vec<Kernel> {
@@ -50,40 +36,6 @@ impl BlurKernels {
             Self::Axis => vec![Kernel::ROWS, Kernel::COLUMNS],
             Self::Direct(kernel) => vec![kernel.kernel()],
         }
-    }
-}
-
-impl Specialisation {
-    /// The kernels.
-    pub fn kernels(&self) -> BlurKernels {
-        match self {
-            Self::Axis(_) => BlurKernels::Axis,
-            Self::Direct(kernel) => BlurKernels::Direct(*kernel),
-        }
-    }
-
-    /// The macros to define, each as `NAME=VALUE`: see kernels/abi.h and kernels/axis.cuh.
-    pub fn definitions(&self) -> Vec<String> {
-        let mut definitions = vec!["BLUR_PART=1".to_owned()];
-        match self {
-            Self::Axis(slots) => {
-                definitions.extend(["BLUR_PART_axis=1", "BLUR_FIXED_RADII=1"].map(str::to_owned));
-                for (index, slot) in slots.iter().enumerate() {
-                    let radii = slot.map_or(["-1".to_owned(), "-1".to_owned()], |radii| radii.map(|it| it.to_string()));
-                    let define = |(axis, radius)| format!("BLUR_{axis}_RADIUS_{index}={radius}");
-                    definitions.extend(["ROWS", "COLUMNS"].into_iter().zip(radii).map(define));
-                }
-            }
-            Self::Direct(kernel) => definitions.extend(kernel.definitions()),
-        }
-        definitions
-    }
-}
-
-/// What is compiled, for the log.
-impl std::fmt::Display for Specialisation {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.definitions().join(" "))
     }
 }
 
@@ -96,17 +48,10 @@ impl BlurBatch<'_> {
         }
     }
 
-    /// The kernels that would be faster for it than the prebuilt ones on a device.
-    pub fn specialisation(&self, limits: DeviceLimits) -> Option<Specialisation> {
-        match self.kernel_set() {
-            KernelSet::CudaCores => {
-                let taps = self.slot_taps();
-                let is_short = taps.iter().flatten().all(|taps| taps.radius() <= AXIS_RADIUS_MAX);
-                let radii = |slot: usize| taps.get(slot).map(|taps| taps.map(Taps::radius));
-                is_short.then(|| Specialisation::Axis(std::array::from_fn(radii)))
-            }
-            KernelSet::TensorCores => DirectKernel::compiled(self, limits).map(Specialisation::Direct),
-        }
+    /// The kernel for tensor cores that NVRTC compiles for it, if that is faster than the prebuilt ones on a device. It has the
+    /// name of a prebuilt one.
+    pub fn specialisation(&self, limits: DeviceLimits) -> Option<DirectKernel> {
+        DirectKernel::compiled(self, limits).filter(|_| self.kernel_set() == KernelSet::TensorCores)
     }
 
     /// Device memory between its launches, in bytes; 0 if there is one.
@@ -196,15 +141,13 @@ mod tests {
     }
 
     #[test]
-    fn kernels_are_compiled_for_short_radii_beside_the_portable_ones() {
-        for (size, gains) in [(1, true), (7, true), (49, true), (51, false), (801, false)] {
+    fn cuda_cores_have_two_passes_and_no_compiled_kernels() {
+        for size in [1, 7, 49, 51, 127, 801] {
             for layout in layouts() {
                 let taps = taps(size, layout);
                 let batch = batch(blur(layout, &taps));
                 assert_eq!(batch.prebuilt(PassStrategy::Best), BlurKernels::Axis);
-                let specialisation = batch.specialisation(H200);
-                assert_eq!(specialisation.is_some(), gains, "kernel-size={size}");
-                assert!(specialisation.is_none_or(|of| of.kernels() == BlurKernels::Axis));
+                assert_eq!(batch.specialisation(H200), None, "kernel-size={size}");
                 assert!(batch.intermediate_bytes(BlurKernels::Axis) > 0);
             }
         }
@@ -293,10 +236,11 @@ mod tests {
                     let definitions = specialisation.definitions();
                     let tiles = definitions.iter().find_map(|it| it.strip_prefix("BLUR_TENSOR_DIRECT_TILES="));
                     assert_eq!(tiles, Some(&*(radius.div_ceil(8) + 1).to_string()));
-                    let launches = batch.launches(0, specialisation.kernels(), limits);
+                    let kernels = BlurKernels::Direct(specialisation);
+                    let launches = batch.launches(0, kernels, limits);
                     let [launch] = &launches[..] else { panic!("one launch") };
                     assert!(launch.grid.shared_bytes <= limits.shared_bytes && launch.grid.blocks > 0);
-                    assert_eq!(batch.intermediate_bytes(specialisation.kernels()), 0);
+                    assert_eq!(batch.intermediate_bytes(kernels), 0);
                     let Args::Tensor(args) = &launch.args else { panic!("for tensor cores") };
                     let at = |i: usize| taps.rows.at(i) as u16;
                     assert_eq!(args.taps[0][0], std::array::from_fn(at));

@@ -128,9 +128,9 @@ impl DirectKernel {
             values.extend(channels.map(|channels| ("CHANNELS", channels.into())));
             values.extend(alpha.map(|alpha| ("ALPHA", alpha)));
         }
-        let of_family = format!("BLUR_PART_direct_{}=1", self.family.name());
+        let part = ["BLUR_PART=1".to_owned(), format!("BLUR_PART_direct_{}=1", self.family.name())];
         let define = |(name, value)| format!("BLUR_TENSOR_DIRECT_{name}={value}");
-        std::iter::once(of_family).chain(values.into_iter().map(define)).collect()
+        part.into_iter().chain(values.into_iter().map(define)).collect()
     }
 
     /// The rows of a warp for which a batch takes the least time, as a multiple of [`UNIT`].

@@ -47,7 +47,7 @@ fn cost(operation: &Operation, rect: Rect) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cuda::transfer::bands::{self, Order};
+    use crate::cuda::transfer::bands;
     use crate::filter::BlurParams;
     use crate::filter::frame::{PlaneLayout, Role, SampleLayout, Split};
     use crate::filter::operation::{Channels, Resampling, View};
@@ -77,7 +77,7 @@ mod tests {
             for sigma in [3.6, 5.0, 7.5, 9.0, 20.0, 40.0, 60.0, 130.0, 700.0] {
                 let plan = Plan::new(BlurParams::new(sigma, 0).unwrap().into(), &[layout]);
                 let mut all = vec![plan.whole()];
-                all.extend(bands::bands(&plan, Some(5), Order::Sequential).iter().map(|band| plan.rows(&band.process)));
+                all.extend(bands::bands(&plan, Some(5)).iter().map(|band| plan.rows(&band.process)));
                 for i in 0..40 {
                     let field = plan.operations().last().unwrap().output().field;
                     let rect =

@@ -18,7 +18,6 @@ use crate::cuda::kernels::byte_rect::ByteRect;
 use crate::cuda::kernels::record::DevicePlanes;
 use crate::cuda::program::{KernelSelector, Target};
 use crate::cuda::transfer::adaptive_wait::AdaptiveWait;
-use crate::cuda::transfer::bands::Order;
 use crate::cuda::transfer::schedule::Schedule;
 use crate::cuda::transfer::{CopyStreams, FrameBuffers, SharedPlanes, ThreadedCopy};
 use crate::filter::cover::Softness;
@@ -60,15 +59,13 @@ impl Pipeline {
             _ if is_single => Some(1),
             _ => self.bands,
         };
-        let needs_equal_slots = || selector.needs_equal_slots(job);
-        let order = || if !is_cover && needs_equal_slots() { Order::Interleaved } else { Order::Sequential };
-        let mut schedule = self.schedules.get(job, requested, order);
+        let mut schedule = self.schedules.get(job, requested);
         if is_cover {
             // Nothing of the frame is written before everything has succeeded.
             paths[1] = TransferPath::Staged;
             if schedule.uploads().count() > MAX_DIRECT_UPLOADS {
                 paths[0] = TransferPath::Staged;
-                schedule = self.schedules.get(job, None, || Order::Sequential);
+                schedule = self.schedules.get(job, None);
             }
         }
         let mut slot = self.take_slot(frames.layouts(), device)?;

@@ -19,18 +19,7 @@ pub struct Band {
     pub download: Vec<Range<u32>>,
 }
 
-/// How the rows of several planes are divided among bands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Order {
-    /// As many bytes in every band, plane after plane: a band then takes one copy each way, except between two planes.
-    Sequential,
-    /// The same share of every plane in every band, so that the launches of all bands have the same filter slots, which kernels
-    /// for CUDA cores are specialised for.
-    Interleaved,
-}
-
-/// The number of bands is the square root of a frame's bytes over this: 6 for 1080p RGBA, 12 for 4K; of an average plane's bytes
-/// if the planes are interleaved. Enqueuing a band takes 10 µs, and each of its copies starts 3 µs after the one ahead.
+/// The number of bands is the square root of a frame's bytes over this: 6 for 1080p RGBA, 12 for 4K. Enqueuing a band takes 10 µs, and each of its copies starts 3 µs after the one ahead.
 const BYTES_PER_SQUARED_BAND: usize = 200 << 10;
 const MAX_BANDS: usize = 12;
 /// A band has at least so many rows, since each has launches of its own, and each blur so many times its radius along
@@ -40,9 +29,9 @@ const MIN_RADII: u32 = 4;
 
 /// The bands for frames of a plan, at least one: `requested` of them, or as many as measured fastest. A plan that cannot be
 /// banded has one.
-pub fn bands(plan: &Plan, requested: Option<usize>, order: Order) -> Vec<Band> {
+pub fn bands(plan: &Plan, requested: Option<usize>) -> Vec<Band> {
     if !plan.can_be_banded() {
-        return cut(plan, 1, order);
+        return cut(plan, 1);
     }
     let planes = plan.layouts();
     let bytes: usize = planes.iter().map(|plane| plane.row_bytes() * plane.height as usize).sum();
@@ -54,26 +43,25 @@ pub fn bands(plan: &Plan, requested: Option<usize>, order: Order) -> Vec<Band> {
         _ => None,
     });
     let most = by_rows.chain(by_radius).min().map_or(1, |most| (most as usize).clamp(1, MAX_BANDS));
-    let copies = if order == Order::Sequential { 1 } else { planes.len() };
-    let fastest = (bytes / copies / BYTES_PER_SQUARED_BAND).isqrt().clamp(1, most);
-    cut(plan, requested.unwrap_or(fastest).max(1), order)
+    let fastest = (bytes / BYTES_PER_SQUARED_BAND).isqrt().clamp(1, most);
+    cut(plan, requested.unwrap_or(fastest).max(1))
 }
 
-/// Cuts frames into so many bands.
-fn cut(plan: &Plan, count: usize, order: Order) -> Vec<Band> {
+/// Cuts frames into so many bands of as many bytes, plane after plane: a band takes one copy each way, except between two planes.
+fn cut(plan: &Plan, count: usize) -> Vec<Band> {
     let bytes = |plane: &PlaneLayout| plane.row_bytes() * plane.height as usize;
     let total: usize = plan.layouts().iter().map(bytes).sum();
     // By plane, operation and plane: rows that are uploaded, processed and downloaded before band `band`.
     let before = |band: usize| {
         // Bytes of this plane and those behind it.
         let mut left = total * band / count;
-        let rows = |plane: &PlaneLayout| match order {
-            Order::Interleaved => (u64::from(plane.height) * band as u64 / count as u64) as u32,
-            Order::Sequential if left >= bytes(plane) => {
+        let rows = |plane: &PlaneLayout| {
+            if left >= bytes(plane) {
                 left -= bytes(plane);
                 plane.height
+            } else {
+                (std::mem::take(&mut left) / plane.row_bytes()) as u32
             }
-            Order::Sequential => (std::mem::take(&mut left) / plane.row_bytes()) as u32,
         };
         let uploaded: Vec<u32> = plan.layouts().iter().map(rows).collect();
         let processed = processed_rows(plan, &uploaded);
@@ -151,10 +139,8 @@ mod tests {
             frames().into_iter().flat_map(|planes| [0.3, 2.0, 3.6, 9.0, 30.0].map(|sigma| (planes.clone(), sigma)))
         {
             let plan = Plan::new(BlurParams::new(sigma, 0).unwrap().into(), &planes);
-            for (count, order) in
-                (1..=13).flat_map(|count| [Order::Sequential, Order::Interleaved].map(|order| (count, order)))
-            {
-                let bands = cut(&plan, count, order);
+            for count in 1..=13 {
+                let bands = cut(&plan, count);
                 let ends = |of: &dyn Fn(&Band) -> Range<u32>, rows: u32| {
                     let mut at = 0;
                     for band in &bands {
@@ -216,7 +202,7 @@ mod tests {
             let options = Options { alpha: AlphaMode::Premultiply, ..BlurParams::new(sigma, 0).unwrap().into() };
             let plan = Plan::new(options, &planes);
             assert!(!plan.can_be_banded());
-            let bands = bands(&plan, Some(5), Order::Sequential);
+            let bands = bands(&plan, Some(5));
             let all: Vec<Range<u32>> = planes.iter().map(|plane| 0..plane.height).collect();
             let process: Vec<Range<u32>> =
                 plan.operations().iter().map(|operation| 0..operation.output().field.layout.height).collect();
@@ -238,9 +224,7 @@ mod tests {
 
     #[test]
     fn small_frames_wide_blurs_and_premultiplied_colour_have_few_bands() {
-        let count = |planes: &[PlaneLayout], options: Options| {
-            bands(&Plan::new(options, planes), None, Order::Sequential).len()
-        };
+        let count = |planes: &[PlaneLayout], options: Options| bands(&Plan::new(options, planes), None).len();
         let options = |sigma| Options::from(BlurParams::new(sigma, 0).unwrap());
         let mut rgba = PlaneLayout::new(1920, 1080, 4, 8);
         assert_eq!(count(&[rgba], options(2.5)), 6);

@@ -5,7 +5,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::bands::{self, Band, Order};
+use super::bands::{self, Band};
 use crate::cuda::kernels::byte_rect::{self, ByteRect};
 use crate::filter::frame::PlaneLayout;
 use crate::filter::parts::{Accesses, Job, Parts, joined};
@@ -41,16 +41,16 @@ const UPLOAD_BYTES: usize = 512 << 10;
 impl Schedule {
     /// For a job. A whole frame is divided into `requested` bands, or into as many as measured fastest; what a cover uploads
     /// into one piece if one is requested, else into pieces of [`UPLOAD_BYTES`].
-    pub fn new(job: &Job, requested: Option<usize>, order: Order) -> Self {
+    pub fn new(job: &Job, requested: Option<usize>) -> Self {
         match &job.accesses {
-            None => Self::frame(job, requested, order),
+            None => Self::frame(job, requested),
             Some(accesses) => Self::cover(job, accesses, if requested == Some(1) { usize::MAX } else { UPLOAD_BYTES }),
         }
     }
 
-    fn frame(job: &Job, requested: Option<usize>, order: Order) -> Self {
+    fn frame(job: &Job, requested: Option<usize>) -> Self {
         let (plan, layouts) = (&job.plan, job.plan.layouts());
-        let bands = bands::bands(plan, requested, order);
+        let bands = bands::bands(plan, requested);
         let rects = |rows: &[Range<u32>]| {
             let rows = rows.iter().enumerate().filter(|(_, rows)| !rows.is_empty());
             let rect = |(plane, Range { start, end }): (usize, &Range<u32>)| {
@@ -95,13 +95,13 @@ impl ScheduleCache {
     const CAPACITY: usize = 4;
 
     /// The schedule of a job; see [`Schedule::new`].
-    pub fn get(&mut self, job: &Arc<Job>, requested: Option<usize>, order: impl FnOnce() -> Order) -> Arc<Schedule> {
+    pub fn get(&mut self, job: &Arc<Job>, requested: Option<usize>) -> Arc<Schedule> {
         let serves = |(of, bands, _): &(Arc<Job>, Option<usize>, _)| Arc::ptr_eq(of, job) && *bands == requested;
         let cached = match self.0.iter().rposition(serves) {
             Some(index) => self.0.remove(index),
             None => {
                 self.0.drain(..(self.0.len() + 1).saturating_sub(Self::CAPACITY));
-                (Arc::clone(job), requested, Arc::new(Schedule::new(job, requested, order())))
+                (Arc::clone(job), requested, Arc::new(Schedule::new(job, requested)))
             }
         };
         let schedule = Arc::clone(&cached.2);
@@ -170,7 +170,7 @@ mod tests {
         let hide = Hide::Blur { planes: Selection::ALL, regions: regions.iter().map(region).collect() };
         let layouts = [PlaneLayout::new(400, 2000, 3, 8)];
         let plan = Plan::cover(&Cover::from(hide), &layouts, |options| Arc::new(Plan::new(options, &layouts)));
-        Schedule::new(&Job::cover(plan, TILES), requested, Order::Sequential)
+        Schedule::new(&Job::cover(plan, TILES), requested)
     }
 
     #[test]
