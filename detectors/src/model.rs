@@ -20,10 +20,11 @@ const MOST_SIDE: usize = 4096;
 /// script that downloads it.
 pub fn find(property: Option<String>, name: &str, script: &str) -> Result<PathBuf, String> {
     if let Some(path) = property.filter(|path| !path.is_empty()).map(PathBuf::from) {
-        return if path.exists() {
+        return if path.is_file() {
             Ok(path)
         } else {
-            Err(format!("{} does not exist: check the property model", path.display()))
+            let what = if path.exists() { "is no file" } else { "does not exist" };
+            Err(format!("{} {what}: check the property model", path.display()))
         };
     }
     let folders = match std::env::var_os("CUDAGAUSSBLUR_MODELS") {

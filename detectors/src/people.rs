@@ -14,6 +14,10 @@ const FILLS: f64 = 0.22;
 const SAME: f64 = 1.25;
 /// A person is lost if no sample of the box reaches this confidence.
 const LOST: f32 = 0.5;
+/// So long after the last face the whole picture is searched beside the box of a person who is followed: the face may have been none.
+const STALE: gst::ClockTime = gst::ClockTime::SECOND;
+/// So many boxes are searched in a frame, those of the largest faces. If there are more, the whole picture is searched, too.
+const MOST: usize = 32;
 /// From the threshold on, a person shows wholly after so much more of the filter's result.
 const SOFT: f32 = 0.5;
 /// Changes of a colour from one frame to the next: up to the first one noise, from the second one on motion.
@@ -29,13 +33,21 @@ pub struct Person {
     /// The centre of the face, column and row, and its height, in samples of the coarse grid.
     pub centre: [f64; 2],
     pub face: f64,
+    /// The time of the last frame in which the face was found.
+    seen_at: Option<gst::ClockTime>,
     /// The mean place of what the model found in the box at the last search.
     mean: Option<[f64; 2]>,
 }
 
 impl Person {
-    pub fn new(centre: [f64; 2], face: f64) -> Self {
-        Self { centre, face, mean: None }
+    pub fn new(centre: [f64; 2], face: f64, now: Option<gst::ClockTime>) -> Self {
+        Self { centre, face, seen_at: now, mean: None }
+    }
+
+    /// Whether the face was not found for long, or nobody knows for how long.
+    pub fn is_stale(&self, now: Option<gst::ClockTime>) -> bool {
+        let since = now.zip(self.seen_at).and_then(|(now, seen)| now.checked_sub(seen));
+        since.is_none_or(|since| since > STALE)
     }
 
     /// Whether it is at the place of another face.
@@ -79,6 +91,35 @@ impl Person {
         self.mean = Some(mean);
         Some(self)
     }
+}
+
+/// The boxes to search on a grid of this size, each with the people in it. `faces` are the people whose faces were found, `followed`
+/// those of the last search. All of the grid is one of the boxes if a person fills it, and if no face was found for long.
+pub fn boxes(
+    mut faces: Vec<Person>,
+    followed: &[Person],
+    size: [usize; 2],
+    now: Option<gst::ClockTime>,
+) -> Vec<(Sides, Vec<Person>)> {
+    faces.sort_by(|a, b| b.face.total_cmp(&a.face));
+    for person in followed {
+        if !faces.iter().any(|face| person.is_same(face)) {
+            faces.push(person.clone());
+        }
+    }
+    let mut boxes: Vec<(Sides, Vec<Person>)> = Vec::new();
+    let whole = [0, 0, size[0], size[1]];
+    if faces.len() > MOST || faces.iter().all(|person| person.is_stale(now)) {
+        boxes.push((whole, Vec::new()));
+    }
+    for person in faces.into_iter().take(MOST) {
+        let sides = person.sides(size);
+        match boxes.iter_mut().find(|(other, _)| *other == sides) {
+            Some((_, people)) => people.push(person),
+            None => boxes.push((sides, vec![person])),
+        }
+    }
+    boxes
 }
 
 /// The mask of all people of a stream, which follows the edges of the picture and is averaged over time where the picture does not change.

@@ -11,7 +11,7 @@ use std::{
     time::Instant,
 };
 
-use gst::{glib, prelude::*, subclass::prelude::*};
+use gst::{glib, glib::translate::IntoGlib, prelude::*, subclass::prelude::*};
 use gst_base::subclass::{
     base_transform::{InputBuffer, PrepareOutputBufferSuccess},
     prelude::*,
@@ -62,7 +62,7 @@ struct Stream {
     info: VideoInfo,
     mask: Mask,
     people: Vec<Person>,
-    /// Whether a detector of faces has found none in the last frame that a model saw, and no person is left of those before.
+    /// Whether a detector of faces has found none for long, in the last frame that a model saw.
     is_faceless: bool,
 }
 
@@ -143,8 +143,7 @@ impl ObjectImpl for Element {
                 glib::ParamSpecBoxed::builder::<gst::Structure>("stats")
                     .nick("Stats")
                     .blurb(
-                        "frames; analyzed: frames that a model has seen; faceless: frames in which a detector of faces has found none, and no person \
-                         is left of those before; mean-ns: mean time of the last 16 analyzed ones, with their masks; instructions: the \
+                        "frames; analyzed: frames that a model has seen; faceless: frames behind a detector of faces that has found none for a second; mean-ns: mean time of the last 16 analyzed ones, with their masks; instructions: the \
                          processor's vector instructions in use (avx512, avx2, sse2, neon, none)",
                     )
                     .read_only()
@@ -365,19 +364,11 @@ impl Stream {
     ) -> Result<Image, String> {
         let coarse = self.mask.coarse;
         let all = [0, 0, coarse[0], coarse[1]];
-        let mut boxes: Vec<(Sides, Vec<Person>)> = Vec::new();
-        let (people, has_finder) = self.people_of(buffer);
-        for person in people {
-            let sides = person.sides(coarse);
-            match boxes.iter_mut().find(|(other, _)| *other == sides) {
-                Some((_, people)) => people.push(person),
-                None => boxes.push((sides, vec![person])),
-            }
-        }
-        self.is_faceless = boxes.is_empty() && has_finder;
-        if boxes.is_empty() {
-            boxes.push((all, Vec::new()));
-        }
+        let now = buffer.pts();
+        let (faces, has_finder) = self.faces(buffer);
+        let is_seen = |people: &[Person]| people.iter().any(|person| !person.is_stale(now));
+        self.is_faceless = has_finder && !is_seen(&faces) && !is_seen(&self.people);
+        let boxes = people::boxes(faces, &self.people, coarse, now);
         let mut found = Image::new(coarse, 0.);
         self.people.clear();
         for (sides, people) in boxes {
@@ -413,25 +404,23 @@ impl Stream {
         Ok(found)
     }
 
-    /// The people to search, which are those whose faces a detector in front of this element has found in this frame, and others of the
-    /// last search; and whether there is such a detector.
-    fn people_of(&self, buffer: &gst::BufferRef) -> (Vec<Person>, bool) {
-        let scale = self.mask.coarse[1] as f64 / f64::from(self.info.height());
+    /// The people whose faces a detector in front of this element has found in this frame, and whether there is such a detector.
+    fn faces(&self, buffer: &gst::BufferRef) -> (Vec<Person>, bool) {
+        let (full, scale) =
+            ([self.info.width(), self.info.height()], self.mask.coarse[1] as f64 / f64::from(self.info.height()));
+        let labels = ["face", "nothing"].map(|label| glib::Quark::from_str(label).into_glib());
         let mut people = Vec::new();
         let mut has_finder = false;
         for meta in buffer.iter_meta::<VideoRegionOfInterestMeta>() {
-            has_finder = true;
+            // The meta's own method has no answer for the quark 0.
+            // SAFETY: the pointer is to the live meta that `meta` borrows.
+            let label = unsafe { (*meta.as_ptr()).roi_type };
+            has_finder |= labels.contains(&label);
             let (x, y, width, height) = meta.rect();
-            if height > 0 && meta.roi_type() == "face" {
+            if label == labels[0] && height > 0 && x < full[0] && y < full[1] {
                 let centre =
                     [(x, width), (y, height)].map(|(start, side)| (f64::from(start) + f64::from(side) / 2.) * scale);
-                people.push(Person::new(centre, f64::from(height) * scale));
-            }
-        }
-        let faces = people.len();
-        for person in &self.people {
-            if !people[..faces].iter().any(|face| person.is_same(face)) {
-                people.push(person.clone());
+                people.push(Person::new(centre, f64::from(height) * scale, buffer.pts()));
             }
         }
         (people, has_finder)

@@ -145,7 +145,13 @@ fn node<'a>(
     outputs: &[&Entry<'a>],
 ) -> Option<(Node<'a>, Option<[usize; 4]>)> {
     let dims = |entries: &[&Entry<'_>]| entries.first().and_then(|entry| <[usize; 4]>::try_from(&entry.dims[..]).ok());
-    let ([_, height, width, channels], [_, out_height, out_width, out_channels]) = (dims(inputs)?, dims(outputs)?);
+    let names = |entries: &[&Entry<'a>]| entries.iter().map(|entry| entry.name).collect();
+    let mut node = Node { operator: "operator", inputs: names(inputs), outputs: names(outputs), ..Node::default() };
+    let (Some([_, height, width, channels]), Some([_, out_height, out_width, out_channels])) =
+        (dims(inputs), dims(outputs))
+    else {
+        return Some((node, None));
+    };
     let option = |field, default| options.map_or(Some(default), |options| options.integer(field, default));
     let flag = |field| options.map_or(Some(0), |options| options.byte(field));
     // The fields of fused activations and of dilations.
@@ -173,8 +179,7 @@ fn node<'a>(
         None if [out_height, out_width] == [2 * height, 2 * width] => ("ConvTranspose", Some([3, 0, 1, 2])),
         _ => ("operator", None),
     };
-    let names = |entries: &[&Entry<'a>]| entries.iter().map(|entry| entry.name).collect();
-    let mut node = Node { operator, inputs: names(inputs), outputs: names(outputs), ..Node::default() };
+    node.operator = operator;
     match operator {
         "Conv" => {
             let (strides, [_, side, _, _]) = ([option(1, 1)?, option(2, 1)?], dims(&inputs[1..])?);

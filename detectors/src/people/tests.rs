@@ -6,7 +6,7 @@ const GRID: [usize; 2] = [100, 60];
 
 #[test]
 fn the_box_of_a_person_is_a_multiple_of_the_face() {
-    let sides = |centre, face| Person::new(centre, face).sides(GRID);
+    let sides = |centre, face| Person::new(centre, face, None).sides(GRID);
     assert_eq!(sides([50., 30.], 4.), [40, 26, 60, 54]);
     // At the edges. The lower one cuts the box, down to a square, which is moved up.
     assert_eq!(sides([3., 2.], 4.), [0, 0, 20, 28]);
@@ -27,7 +27,7 @@ fn the_box_of_a_person_is_a_multiple_of_the_face() {
 
 #[test]
 fn faces_near_each_other_are_one_persons() {
-    let face = Person::new([50., 30.], 4.);
+    let face = Person::new([50., 30.], 4., None);
     let reach = SAME * 4.;
     for (dx, dy, is_same) in [
         (0., 0., true),
@@ -38,7 +38,7 @@ fn faces_near_each_other_are_one_persons() {
         (0., -reach - 0.01, false),
     ] {
         // The other face's height counts.
-        assert_eq!(Person::new([50. + dx, 30. + dy], 40.).is_same(&face), is_same, "{dx}, {dy}");
+        assert_eq!(Person::new([50. + dx, 30. + dy], 40., None).is_same(&face), is_same, "{dx}, {dy}");
     }
 }
 
@@ -52,7 +52,7 @@ fn spot(size: [usize; 2], [left, top]: [usize; 2], value: f32) -> Image {
 #[test]
 fn the_box_follows_what_the_model_finds() {
     let sides = [30, 20, 50, 40];
-    let person = Person::new([40., 25.], 4.);
+    let person = Person::new([40., 25.], 4., None);
     let first = person.clone().follow(&spot([20, 20], [5, 5], 0.9), sides).unwrap();
     assert_eq!((first.centre, first.face), ([40., 25.], 4.));
     let moved = |place, sides| first.clone().follow(&spot([20, 20], place, 0.8), sides).unwrap();
