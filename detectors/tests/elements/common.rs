@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use gst::prelude::*;
-use gst_video::VideoRegionOfInterestMeta;
+use gst_video::{VideoCropMeta, VideoFrameFlags, VideoMeta, VideoRegionOfInterestMeta};
 
 /// The size of the demo's portrait in these tests.
 pub const PORTRAIT: [u32; 2] = [480, 400];
@@ -101,4 +101,89 @@ pub fn latency(detector: &Detector) -> (Duration, usize) {
     assert_eq!(max, None);
     let messages = std::iter::from_fn(|| detector.bus.pop_filtered(&[gst::MessageType::Latency]));
     (min.into(), messages.count())
+}
+
+/// Starts the element that is tested, for frames of these caps.
+pub type Start<'a> = &'a dyn Fn(&gst::CapsRef) -> Detector;
+
+pub fn assert_pictures_are_dropped(start: Start) {
+    let sample = blank("GRAY8", [64, 48]);
+    let mut detector = start(sample.caps().unwrap());
+    let mut tags = gst::TagList::new();
+    let list = tags.make_mut();
+    list.add::<gst::tags::Image>(&sample, gst::TagMergeMode::Append);
+    list.add::<gst::tags::PreviewImage>(&sample, gst::TagMergeMode::Append);
+    list.add::<gst::tags::Attachment>(&sample, gst::TagMergeMode::Append);
+    list.add::<gst::tags::Title>(&"Blumenfest", gst::TagMergeMode::Append);
+    assert!(detector.harness.push_event(gst::event::Tag::new(tags)));
+    let received = std::iter::from_fn(|| detector.harness.try_pull_event());
+    let names: Vec<String> = received
+        .filter_map(|event| match event.view() {
+            gst::EventView::Tag(tag) => Some(tag.tag().iter().map(|(name, _)| name.to_string()).collect::<Vec<_>>()),
+            _ => None,
+        })
+        .flatten()
+        .collect();
+    assert_eq!(names, ["title"]);
+}
+
+/// Metas are those of another element, which may be wrong.
+pub fn assert_short_frames_are_errors(start: Start) {
+    let sample = blank("I420", [320, 240]);
+    let size = 320 * 240 * 3 / 2;
+    let error = |bytes: usize, meta: Option<([usize; 3], [i32; 3])>, crop: Option<(u32, u32)>| {
+        let mut detector = start(sample.caps().unwrap());
+        let mut buffer = gst::Buffer::from_slice(vec![0; bytes]);
+        let writable = buffer.get_mut().unwrap();
+        if let Some((offsets, strides)) = meta {
+            // The function refuses some values that others write into a meta.
+            let meta =
+                VideoMeta::add(writable, VideoFrameFlags::empty(), gst_video::VideoFormat::I420, 320, 240).unwrap();
+            // SAFETY: the meta is this buffer's, and only its numbers change.
+            unsafe {
+                let meta = &mut *meta.as_ptr().cast_mut();
+                meta.offset[..3].copy_from_slice(&offsets);
+                meta.stride[..3].copy_from_slice(&strides);
+            }
+        }
+        if let Some((x, y)) = crop {
+            VideoCropMeta::add(writable, (x, y, 320, 240));
+        }
+        let pushed = detector.harness.push(buffer);
+        let error = detector.error();
+        assert_eq!(pushed.is_err(), error.is_some());
+        error
+    };
+    let (offsets, strides) = ([0, 76800, 96000], [320, 160, 160]);
+    assert_eq!(error(size, Some((offsets, strides)), None), None);
+    // Bottom-up, as some filters write it.
+    assert_eq!(error(size, Some(([239 * 320, 76800, 96000], [-320, 160, 160])), None), None);
+    let expected = |bytes: usize, corner: &str| {
+        Some(format!("a frame of {bytes} bytes does not hold 320x240 pixels from {corner} on"))
+    };
+    assert_eq!(error(1000, None, None), expected(1000, "0, 0"));
+    for (offsets, strides) in [
+        (offsets, [1 << 20, 160, 160]),
+        (offsets, [i32::MAX, 160, 160]),
+        (offsets, [-320, 160, 160]),
+        ([0, 76800, size], strides),
+        ([0, usize::MAX, 96000], strides),
+    ] {
+        assert_eq!(error(size, Some((offsets, strides)), None), expected(size, "0, 0"), "{offsets:?} {strides:?}");
+    }
+    assert_eq!(error(size, None, Some((16, 300))), expected(size, "16, 300"));
+}
+
+/// Once, and only in a live stream: files take as long as they take.
+pub fn assert_slow_searches_are_warned_of(start: Start) {
+    let sample = blank("GRAY8", [640, 480]);
+    for is_live in [false, true] {
+        let mut detector = start(sample.caps().unwrap());
+        if is_live {
+            latency(&detector);
+        }
+        (0..40).for_each(|time| drop(detector.search(frame(&sample, time))));
+        let warnings = detector.bus.iter_filtered(&[gst::MessageType::Warning]).count();
+        assert_eq!(warnings, usize::from(is_live));
+    }
 }

@@ -58,6 +58,19 @@ fn main() {
         has_people,
         layers::layers_of_segmentation_are_as_litert_has_them,
         layers::division_of_the_work_changes_no_bit_of_segmentation,
+        selfiesegmentation::a_person_is_found_in_every_format_and_size,
+        selfiesegmentation::the_picture_is_where_a_crop_meta_says,
+        selfiesegmentation::one_frame_in_so_many_is_searched_and_one_a_second,
+        selfiesegmentation::frames_that_others_hold_are_neither_copied_nor_changed,
+        selfiesegmentation::two_small_persons_are_found_by_their_faces,
+        selfiesegmentation::the_box_follows_the_mask_when_faces_are_not_found,
+        selfiesegmentation::a_discontinuity_forgets_people,
+        selfiesegmentation::frames_without_faces_are_counted,
+        selfiesegmentation::the_latency_grows_by_the_time_of_searches_once_a_second_at_most,
+        selfiesegmentation::pictures_among_the_tags_are_dropped,
+        selfiesegmentation::properties_have_ranges,
+        selfiesegmentation::a_frame_that_is_too_short_ends_the_stream_with_an_error,
+        selfiesegmentation::searches_that_take_too_long_are_warned_of,
     ];
     libtest_mimic::run(&Arguments::from_args(), faces.into_iter().chain(people).collect()).exit();
 }

@@ -1,5 +1,6 @@
 //! Writes TensorFlow Lite files: a FlatBuffer, and the small model of these tests. Numbers of fields, operators and types are those of
 //! TensorFlow Lite's schema.fbs.
+#![allow(dead_code, reason = "each test program uses a part")]
 
 /// A field of a table. Every field takes four bytes.
 #[derive(Clone)]
