@@ -42,6 +42,35 @@ fn faces_near_each_other_are_one_persons() {
     }
 }
 
+#[test]
+fn boxes_are_those_of_faces_and_of_all_if_no_face_was_found_for_long() {
+    let at = |x: f64, face: f64, milliseconds| {
+        Person::new([x, 20.], face, Some(gst::ClockTime::from_mseconds(milliseconds)))
+    };
+    let now = Some(gst::ClockTime::from_mseconds(2000));
+    let whole = [0, 0, 100, 60];
+    let sides = |faces: &[Person], followed: &[Person]| -> Vec<_> {
+        boxes(faces.to_vec(), followed, GRID, now).into_iter().map(|(sides, people)| (sides, people.len())).collect()
+    };
+    let (face, near, far, old) = (at(20., 4., 2000), at(22., 4., 1500), at(70., 4., 1500), at(70., 4., 999));
+    let of = |person: &Person| (person.sides(GRID), 1);
+    assert_eq!(sides(&[], &[]), [(whole, 0)]);
+    assert_eq!(sides(std::slice::from_ref(&face), &[near.clone(), far.clone()]), [of(&face), of(&far)]);
+    // Those who are followed at one place are one.
+    assert_eq!(sides(&[], &[near.clone(), face.clone(), far.clone()]), [of(&near), of(&far)]);
+    // Nobody was seen for more than a second; or nobody knows when.
+    assert_eq!(sides(&[], std::slice::from_ref(&old)), [(whole, 0), of(&old)]);
+    assert_eq!(sides(std::slice::from_ref(&face), std::slice::from_ref(&old)), [of(&face), of(&old)]);
+    assert_eq!(boxes(vec![face.clone()], &[], GRID, None)[0].0, whole);
+    // Who fills the picture is in the box of all.
+    assert_eq!(sides(&[at(50., 30., 2000), face.clone()], &[]), [(whole, 1), of(&face)]);
+    // The largest ones, if there are many, and all of the picture.
+    let many: Vec<_> = (0..40).map(|i| at(f64::from(i) * 2.4, 1. + f64::from(i) / 100., 2000)).collect();
+    let found = sides(&many, &[]);
+    assert!(found[0].0 == whole && found.iter().map(|(_, people)| people).sum::<usize>() == MOST, "{found:?}");
+    assert!(found.contains(&of(&many[39])) && !found.contains(&of(&many[0])), "{found:?}");
+}
+
 /// A picture of zeros, in which a square of three by three samples has this value.
 fn spot(size: [usize; 2], [left, top]: [usize; 2], value: f32) -> Image {
     let mut image = Image::new(size, 0.);

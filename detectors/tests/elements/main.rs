@@ -64,6 +64,8 @@ fn main() {
         selfiesegmentation::frames_that_others_hold_are_neither_copied_nor_changed,
         selfiesegmentation::two_small_persons_are_found_by_their_faces,
         selfiesegmentation::the_box_follows_the_mask_when_faces_are_not_found,
+        selfiesegmentation::regions_without_a_label_are_no_faces,
+        selfiesegmentation::a_false_face_hides_nobody_for_more_than_a_second,
         selfiesegmentation::a_discontinuity_forgets_people,
         selfiesegmentation::frames_without_faces_are_counted,
         selfiesegmentation::the_latency_grows_by_the_time_of_searches_once_a_second_at_most,

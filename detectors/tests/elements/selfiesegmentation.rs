@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use gst::glib;
+use gst::glib::translate::IntoGlib;
 use gst::prelude::*;
 use gst_video::{VideoCropMeta, VideoFrameFlags, VideoInfo, VideoMeta, VideoRegionOfInterestMeta};
 
@@ -317,6 +318,63 @@ pub fn the_box_follows_the_mask_when_faces_are_not_found(_: &Path) {
     let back = places(29);
     let (found, _) = shares(&detector.search(scene(&portrait, &back, gone, 1023)), &back);
     assert!(found[0] < 0.1 && found[1] > 0.9, "{found:?}");
+}
+
+/// A region without a label, or with one that no text has, is no face. Nor is a face outside of the picture.
+pub fn regions_without_a_label_are_no_faces(_: &Path) {
+    let portrait = portrait("RGB", SMALL);
+    for quark in [0, i32::MAX as u32] {
+        let mut detector = sharp(&scene_caps());
+        let mut buffer = scene(&portrait, &PLACES, &PLACES, 0);
+        let name = |buffer: &mut gst::Buffer, old: &str, new: u32| {
+            for mut meta in buffer.make_mut().iter_meta_mut::<VideoRegionOfInterestMeta>() {
+                let old = if old.is_empty() { quark } else { gst::glib::Quark::from_str(old).into_glib() };
+                // SAFETY: the pointer is to the live meta.
+                unsafe {
+                    let label = &raw mut (*meta.as_mut_ptr()).roi_type;
+                    if *label == old {
+                        *label = new;
+                    }
+                }
+            }
+        };
+        name(&mut buffer, "face", quark);
+        let mut found = detector.search(buffer);
+        // What reads the mask reads labels.
+        name(&mut found, "", gst::glib::Quark::from_str("other").into_glib());
+        let (found, _) = shares(&found, &PLACES);
+        assert!(found.iter().all(|share| *share < 0.1), "{quark}: {found:?}");
+    }
+    let size = SCENE;
+    let portrait = self::portrait("RGB", size);
+    let mut detector = sharp(portrait.caps().unwrap());
+    for outside in [[size[0], 100], [100, size[1]], [u32::MAX - 5, 100]] {
+        let mut buffer = frame(&portrait, 0);
+        VideoRegionOfInterestMeta::add(buffer.get_mut().unwrap(), "face", (outside[0], outside[1], 12, 12));
+        assert_person(&mask(&detector.search(buffer), size).unwrap(), size, "a face outside");
+    }
+}
+
+/// A person fills the picture, whose face is not found, and something small was taken for a face once.
+pub fn a_false_face_hides_nobody_for_more_than_a_second(_: &Path) {
+    let size = SCENE;
+    let portrait = portrait("RGB", size);
+    let mut detector = sharp(portrait.caps().unwrap());
+    let [left, top, right, bottom] = face([0, 0], size).map(|side| side as u32);
+    let shares: Vec<_> = (0..45)
+        .map(|number| {
+            let mut buffer = frame(&portrait, 33 * number);
+            let (label, rect) = if number == 0 {
+                ("face", (left.midpoint(right), top.midpoint(bottom), 10, 10))
+            } else {
+                ("nothing", (0, 0, 0, 0))
+            };
+            VideoRegionOfInterestMeta::add(buffer.get_mut().unwrap(), label, rect);
+            mask(&detector.search(buffer), size).map_or(0., |mask| mask.share(face([0, 0], size)))
+        })
+        .collect();
+    assert!(shares[0] < 0.1 && shares[32..].iter().all(|share| *share > 0.9), "{shares:?}");
+    assert!((10..=15).contains(&detector.stats("faceless")), "{}", detector.stats("faceless"));
 }
 
 pub fn a_discontinuity_forgets_people(_: &Path) {
