@@ -54,7 +54,7 @@ fn assert_refused(name: &str, model: Option<&Path>, kind: gst::ResourceError, se
     let (element, bus) = element(name, model);
     assert!(element.set_state(gst::State::Paused).is_err(), "{sentence}");
     let errors = errors(&bus);
-    let texts: Vec<_> = errors.iter().map(|error| error.message()).collect();
+    let texts: Vec<_> = errors.iter().map(gst::glib::Error::message).collect();
     assert_eq!(texts, [sentence]);
     assert!(errors[0].matches(kind), "{:?}", errors[0]);
     element.set_state(gst::State::Null).unwrap();
