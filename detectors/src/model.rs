@@ -13,8 +13,9 @@ use crate::{
     tflite,
 };
 
-/// The longest side of a picture that a file may ask for.
+/// The longest side of a picture that a file may ask for, and the most values of all planes.
 const MOST_SIDE: usize = 4096;
+const MOST_VALUES: usize = 1 << 26;
 
 /// A model's file: that of the property, else the first one of this name in the folders. `Err` names them if there is none, and the
 /// script that downloads it.
@@ -75,6 +76,11 @@ pub fn segmentation(path: &Path, instructions: Instructions, threads: usize) -> 
         || !network.size.is_some_and(|size| size.into_iter().all(is_size))
     {
         return Err("its output is not a mask of its picture's size".into());
+    }
+    let [width, height] = network.size.unwrap_or_default();
+    let pixels = |halved: Option<u32>| halved.map_or(1, |halved| (width >> halved) * (height >> halved));
+    if network.planes.iter().map(|plane| plane.channels * pixels(plane.halved)).sum::<usize>() > MOST_VALUES {
+        return Err("its planes are too large".into());
     }
     Runner::new(network, instructions, threads)
 }
