@@ -93,8 +93,8 @@ impl Searches {
         (self.durations.iter().sum::<Duration>() / self.durations.len().max(1) as u32).as_nanos() as u64
     }
 
-    /// Adds the time of a search to the minimum of a latency query that was answered from downstream: it delays the searched frame and those that arrive meanwhile. The
-    /// maximum latency is upstream's, because the element buffers nothing.
+    /// Adds the time of a search to the minimum of a latency query that upstream has answered: a search delays its frame and those that
+    /// arrive meanwhile. The maximum latency is upstream's, because the element buffers nothing.
     pub fn add_latency(&mut self, direction: gst::PadDirection, query: &mut gst::QueryRef) {
         if let (gst::PadDirection::Src, gst::QueryViewMut::Latency(latency)) = (direction, query.view_mut()) {
             let (live, min, max) = latency.result();

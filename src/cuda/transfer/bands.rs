@@ -19,7 +19,8 @@ pub struct Band {
     pub download: Vec<Range<u32>>,
 }
 
-/// The number of bands is the square root of a frame's bytes over this: 6 for 1080p RGBA, 12 for 4K. Enqueuing a band takes 10 µs, and each of its copies starts 3 µs after the one ahead.
+/// The number of bands is the square root of a frame's bytes over this: 6 for 1080p RGBA, 12 for 4K. Enqueuing a band takes 10 µs,
+/// and each of its copies starts 3 µs after the one ahead.
 const BYTES_PER_SQUARED_BAND: usize = 200 << 10;
 const MAX_BANDS: usize = 12;
 /// A band has at least so many rows, since each has launches of its own, and each blur so many times its radius along
