@@ -40,8 +40,10 @@ PTXAS_13 = TOOLCHAIN / "nvidia/cu13/bin/ptxas"
 PTX = "ptx"
 # The first architecture with tensor cores that multiply bytes.
 TENSOR_CORES = 75
-# The PTX version of CUDA 11.8, whose driver is the oldest supported one.
+# The PTX version of CUDA 11.8, whose driver is the oldest supported one, and the first one that has sm_90.
 PTX_VERSION_MAX = (7, 8)
+# The newest architecture of the PTX that clang 14 knows.
+CLANG_ARCH_MAX = "sm_80"
 # Architectures that only CUDA 13 names. Its drivers are the only ones that know them, so machine code by its ptxas does
 # not exclude any. Their PTX is the one that NVRTC makes for the nearest older architecture.
 VIRTUAL_ARCHS = {"sm_110": "compute_100"}
@@ -255,12 +257,21 @@ def by_recency():
 
 def portable_ptx(arch, part):
     """Returns the PTX of a part, without comments and indentation, after a line with clang's version, since the text depends
-    on it. All functions are inlined, because arguments that are passed by reference would be in local memory."""
+    on it. All functions are inlined, because arguments that are passed by reference would be in local memory.
+
+    clang 14 knows no architecture after sm_86. PTX for a later one is that for sm_80 with the later one's instructions, which
+    kernels/launch.cuh has as assembly, and another target."""
     version = run("clang", "--version").stdout.split(b"\n")[0].strip()
+    known = min(arch, CLANG_ARCH_MAX, key=number)
     options = ("-x cuda --cuda-device-only -nocudainc -nocudalib -std=c++17 -O3 -mllvm -inline-threshold=100000 "
-               f"-Wno-cuda-compat -Xclang -target-feature -Xclang +ptx70 --cuda-gpu-arch={arch} -S -o -")
-    command = ("clang", *options.split(), *defines(part), SOURCES[0])
+               f"-Wno-cuda-compat -Xclang -target-feature -Xclang +ptx70 --cuda-gpu-arch={known} -S -o -").split()
+    if arch != known:
+        options += ["-Wno-builtin-macro-redefined", "-U__CUDA_ARCH__", f"-D__CUDA_ARCH__={number(arch)}0"]
+    command = ("clang", *options, *defines(part), SOURCES[0])
     text = re.sub(rb"[ \t]*//.*", b"", run(*command, cwd=KERNELS).stdout)
+    if arch != known:
+        header = "\n.version {}.{}\n.target {}\n".format(*PTX_VERSION_MAX, arch)
+        text = re.sub(rb"\n\.version .*\n\.target .*\n", header.encode(), text, count=1)
     text = rewrite_names(re.sub(rb"\n\s*", b"\n", b"\n" + text), by_first_use)
     return b"// " + version + text
 

@@ -166,7 +166,7 @@ impl ImageSet {
     }
 
     /// Whether kernels wait for the one ahead of them where they may start before it has finished: if they were compiled for
-    /// sm_90 or later. The portable PTX was compiled for 8.0 at most, whatever device it runs on.
+    /// sm_90 or later. That of the portable PTX is its own target, not the device's.
     pub fn can_overlap(&self) -> bool {
         waits_for_previous(self.image.capability)
     }
@@ -217,12 +217,9 @@ mod tests {
     #[test]
     fn kernels_overlap_in_images_that_wait() {
         let overlap: Vec<&str> = ImageSet::all().filter(ImageSet::can_overlap).map(|set| set.name()).collect();
-        let names = ["general-sm_90", "general-sm_100", "general-sm_110", "general-sm_120"];
+        let names = ["general-sm_90", "general-sm_100", "general-sm_110", "general-sm_120", "general-ptx"];
         assert_eq!(overlap, names);
-        assert!(
-            !ImageSet::best_for((13, 0)).can_overlap(),
-            "a device of 9.0 or later whose kernels are the portable ones"
-        );
+        assert!(!ImageSet::portable_for((8, 9)).can_overlap(), "PTX for 8.0");
     }
 
     #[cfg(not(feature = "cubins"))]
@@ -281,12 +278,13 @@ mod tests {
             ((7, 2), (6, 0), KernelSet::CudaCores),
             ((7, 5), (7, 5), KernelSet::TensorCores),
             ((8, 0), (8, 0), KernelSet::TensorCores),
-            ((8, 7), (8, 0), KernelSet::TensorCores),
-            ((13, 0), (8, 0), KernelSet::TensorCores),
+            ((8, 9), (8, 0), KernelSet::TensorCores),
+            ((9, 0), (9, 0), KernelSet::TensorCores),
+            ((13, 0), (9, 0), KernelSet::TensorCores),
         ] {
             let set = ImageSet::portable_for(capability);
             assert_eq!((set.image.capability, set.kernel_set()), (ptx, kernel_set), "{capability:?}");
-            assert!(set.name() == "general-ptx" && !set.can_overlap());
+            assert_eq!((set.name(), set.can_overlap()), ("general-ptx", ptx >= (9, 0)));
         }
     }
 
