@@ -5,6 +5,7 @@ use gst::prelude::*;
 
 use super::frame_cover::FrameCover;
 use super::regions::settings::{CoverKind, RegionSettings};
+use crate::filter::regions::Area;
 use crate::filter::weights::Shape;
 use crate::regions::clock::FrameTimes;
 use crate::regions::covered::CoveredPart;
@@ -54,6 +55,10 @@ fn region_structure(FrameRegion { region, origin, track, label, name, outline }:
         Shape::Ellipse => "ellipse",
         Shape::Mask(_) => "mask",
     };
+    let detected = (origin == "found").then(|| {
+        let Area { left, top, right, bottom } = region.object;
+        gst::Array::new([left, top, right - left, bottom - top].map(|length| length.to_send_value()))
+    });
     gst::Structure::builder("region")
         .field("x", region.rect.x())
         .field("y", region.rect.y())
@@ -62,6 +67,7 @@ fn region_structure(FrameRegion { region, origin, track, label, name, outline }:
         .field("origin", origin)
         .field_if_some("track", *track)
         .field_if_some("label", label.as_ref())
+        .field_if_some("detected", detected)
         .field_if_some("name", name.as_ref())
         .field("shape", shape)
         .build()
