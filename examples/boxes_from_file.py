@@ -10,13 +10,9 @@ installed or in GST_PLUGIN_PATH:
 """
 
 import argparse
-import csv
-import math
 import os
 import signal
 import sys
-from collections import deque
-from dataclasses import dataclass, replace
 
 try:
     import gi
@@ -25,10 +21,11 @@ except ImportError:
 
 for name in "Gst", "GstPbutils", "GstVideo":
     gi.require_version(name, "1.0")
-from gi.repository import Gst, GstVideo
+from gi.repository import Gst
 # Without it, GStreamer's arrays are no lists.
 import gi.overrides.Gst
 
+from hide.boxes import Attacher, read_boxes
 from hide.folder import new_part, put
 from hide.jobs import Setup
 from hide.pipeline import cover
@@ -65,184 +62,6 @@ Example, a face that moves for two seconds, stops for one, and then shows in one
 
 If a line cannot be read or is beyond the end of the video, the video is not written.
 """
-REQUIRED = ("x", "y", "width", "height")
-OPTIONAL = ("frame", "time", "label", "confidence", "id", "what")
-
-
-@dataclass
-class Box:
-    """A line of the CSV file, or what is between two of them."""
-
-    # The frame's number, or seconds.
-    position: float
-    # Left, top, right and bottom, in pixels.
-    edges: tuple
-    label: str
-    confidence: float | None
-    id: str
-    line: int
-    # The next keyframe of the same object.
-    following: "Box | None" = None
-
-    def moved(self, position):
-        """The box between this keyframe and the following one. It is as certain as the more certain of them."""
-        share = (position - self.position) / (self.following.position - self.position)
-        edges = tuple(old + (new - old) * share for old, new in zip(self.edges, self.following.edges))
-        confidences = (self.confidence, self.following.confidence)
-        return replace(self, edges=edges, confidence=None if None in confidences else max(confidences))
-
-    def is_beyond(self, width, height):
-        """Whether nothing of it is in a picture of this size."""
-        left, top, right, bottom = self.edges
-        return right <= 0 or bottom <= 0 or left >= width or top >= height
-
-    def pixels(self):
-        """Whole pixels: x, y, width and height. Rounded outwards, and without what is left of or above the picture, because
-        metas have no negative numbers."""
-        left, top = (max(0, math.floor(edge)) for edge in self.edges[:2])
-        right, bottom = (math.ceil(edge) for edge in self.edges[2:])
-        return left, top, max(left, right) - left, max(top, bottom) - top
-
-
-def read_boxes(lines):
-    """Reads the CSV file. Returns the name of the first column, frame or time, and the boxes in ascending order."""
-    reader = csv.DictReader(lines, skipinitialspace=True)
-    names = [name.strip() for name in reader.fieldnames or []]
-    reader.fieldnames = names
-    missing = [name for name in REQUIRED if name not in names]
-    unknown = [name for name in names if name not in REQUIRED + OPTIONAL]
-    if missing:
-        raise Refused(f"has no column {missing[0]}")
-    if unknown:
-        raise Refused(f"has a column {unknown[0]}, which is not used; remove or rename it")
-    if len(set(names)) < len(names) or ("frame" in names) == ("time" in names):
-        raise Refused("must have one column frame or one column time, and every other column once")
-    position = "frame" if "frame" in names else "time"
-    boxes = []
-    for row in reader:
-        try:
-            # None is the key of surplus values and the value of missing ones.
-            if None in row or None in row.values():
-                raise ValueError("it has more or fewer values than there are columns")
-            numbers = {name: float(row[name]) for name in (position, *REQUIRED)}
-            if not all(math.isfinite(number) for number in numbers.values()) or numbers[position] < 0:
-                raise ValueError("a number is negative or not finite")
-            if numbers["width"] <= 0 or numbers["height"] <= 0:
-                raise ValueError("the box is empty")
-            if position == "frame" and numbers["frame"] != int(numbers["frame"]):
-                raise ValueError("the frame is not a whole number")
-            confidence = float(row["confidence"]) if row.get("confidence") else None
-            if confidence is not None and not 0 <= confidence <= 1:
-                raise ValueError("the confidence is not from 0 to 1")
-        except ValueError as error:
-            raise Refused(f"line {reader.line_num}: {error}") from None
-        edges = (numbers["x"], numbers["y"], numbers["x"] + numbers["width"], numbers["y"] + numbers["height"])
-        label, identity = row.get("label") or "", (row.get("id") or "").strip()
-        boxes.append(Box(numbers[position], edges, label, confidence, identity, reader.line_num))
-    if not boxes:
-        raise Refused("has no boxes, so that nothing would be covered")
-    boxes.sort(key=lambda box: box.position)
-    link_keyframes(boxes, position)
-    return position, boxes
-
-
-def link_keyframes(boxes, position):
-    """Sets the following keyframe of each keyframe."""
-    latest = {}
-    for box in boxes:
-        if previous := latest.get(box.id):
-            about = f"line {box.line}: id {box.id} is also in line {previous.line}"
-            if box.position == previous.position:
-                raise Refused(f"{about}, with the same {position}; an object has one box at a time")
-            if box.label != previous.label:
-                raise Refused(f"{about}, with another label; give each object its own id")
-            previous.following = box
-        if box.id:
-            latest[box.id] = box
-
-
-class Schedule:
-    """Hands out the boxes of one frame after the other."""
-
-    def __init__(self, boxes):
-        self.boxes = deque(boxes)
-        # By id, the latest keyframe of each object that has another one to come.
-        self.moving = {}
-
-    def boxes_of(self, start, end):
-        """The boxes of a frame, from the positions of this frame and of the next one."""
-        boxes = []
-        while self.boxes and self.boxes[0].position < end:
-            box = self.boxes.popleft()
-            boxes.append(box)
-            self.moving.pop(box.id, None)
-            if box.following:
-                self.moving[box.id] = box
-        return boxes + [box.moved(start) for box in self.moving.values() if box.position < start]
-
-
-def attach(buffer, boxes):
-    """Attaches boxes to a writable buffer. A box of no size says that this frame has none: without any meta,
-    on-missing=auto takes the frame for one that no detector has looked at and covers all of it."""
-    none = Box(0, (0, 0, 0, 0), "nothing", None, "", 0)
-    for box in boxes or [none]:
-        meta = GstVideo.buffer_add_video_region_of_interest_meta(buffer, box.label, *box.pixels())
-        if meta is None:
-            raise RuntimeError("the buffer is not writable, so no box can be attached")
-        if box.confidence is not None:
-            meta.add_param(Gst.Structure.new_from_string(f"detection, confidence=(double){box.confidence}"))
-
-
-class Attacher:
-    """Attaches the boxes of a file to the frames that one element of a pipeline gives and another one takes."""
-
-    ELEMENTS = "appsink name=frames async=false sync=false max-buffers=4 appsrc name=boxes format=time block=true max-buffers=4"
-
-    def __init__(self, position, boxes, properties):
-        # `properties` are those of cudagaussblur.
-        self.position, self.all, self.properties = position, boxes, properties
-
-    def __call__(self, pipeline):
-        """Begins with a pipeline that has these elements."""
-        for name, value in self.properties.items():
-            pipeline.get_by_name("blur").set_property(name, value)
-        self.schedule, self.waiting = Schedule(self.all), None
-        self.frames = self.boxes = self.beyond = 0
-        self.source, sink = pipeline.get_by_name("boxes"), pipeline.get_by_name("frames")
-        sink.set_property("emit-signals", True)
-        sink.connect("new-sample", self.take)
-        sink.connect("eos", self.finish)
-
-    def take(self, sink):
-        sample = sink.emit("pull-sample")
-        time = sample.get_segment().to_running_time(Gst.Format.TIME, sample.get_buffer().pts)
-        # The next frame says when this one ends.
-        result = self.push(time) if self.waiting else Gst.FlowReturn.OK
-        self.waiting = sample, time
-        return result
-
-    def finish(self, _):
-        if self.waiting:
-            start, duration = self.waiting[1], self.waiting[0].get_buffer().duration
-            self.push(start + duration if duration != Gst.CLOCK_TIME_NONE else math.inf)
-        self.source.emit("end-of-stream")
-
-    def push(self, end):
-        """Pushes the frame that waits for its end."""
-        (sample, start), buffer = self.waiting, self.waiting[0].get_buffer()
-        in_frames = self.position == "frame"
-        boxes = self.schedule.boxes_of(*((self.frames, self.frames + 1) if in_frames else (start / Gst.SECOND, end / Gst.SECOND)))
-        # A new buffer with the same memory: this one is writable.
-        parts = Gst.BufferCopyFlags.TIMESTAMPS | Gst.BufferCopyFlags.FLAGS | Gst.BufferCopyFlags.META
-        buffer = buffer.copy_region(parts | Gst.BufferCopyFlags.MEMORY, 0, buffer.get_size())
-        buffer.pts = start
-        attach(buffer, boxes)
-        info = GstVideo.VideoInfo.new_from_caps(sample.get_caps())
-        self.frames, self.boxes = self.frames + 1, self.boxes + len(boxes)
-        self.beyond += sum(box.is_beyond(info.width, info.height) for box in boxes)
-        self.source.set_property("caps", sample.get_caps())
-        return self.source.emit("push-buffer", buffer)
-
 
 def main():
     parser = argparse.ArgumentParser(
@@ -267,6 +86,8 @@ def main():
     try:
         with open(arguments.boxes, newline="", encoding="utf-8-sig") as lines:
             position, boxes = read_boxes(lines)
+            if not boxes:
+                raise Refused("has no boxes, so that nothing would be covered")
     except Refused as error:
         return f"{arguments.boxes} {error}"
     except (OSError, ValueError) as error:
@@ -274,7 +95,7 @@ def main():
     for number in signal.SIGINT, signal.SIGTERM:
         signal.signal(number, on_signal)
     properties = {"labels": arguments.labels, "min-confidence": arguments.min_confidence, "hold-time": round(arguments.hold * Gst.SECOND)}
-    attacher, part, work = Attacher(position, boxes, properties), None, None
+    attacher, part, work = Attacher({position: boxes}, properties), None, None
     try:
         setup = Setup(dict(cover=arguments.cover, ten_bit=True, finder=Attacher.ELEMENTS, blur="region-mode=inside"), {},
                       on_pipeline=attacher)
@@ -282,8 +103,8 @@ def main():
         descriptor, part = new_part(arguments.result)
         work = cover(setup, arguments.video, descriptor, lambda frames, share: None)
         os.close(descriptor)
-        if attacher.schedule.boxes:
-            raise Refused(f"{count(len(attacher.schedule.boxes), 'line')} of {arguments.boxes} beyond the end of the video")
+        if left := attacher.schedules[position].boxes:
+            raise Refused(f"{count(len(left), 'line')} of {arguments.boxes} beyond the end of the video")
         put(part, arguments.result)
     except Interrupted:
         return "interrupted, and nothing is written"

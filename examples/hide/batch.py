@@ -10,8 +10,9 @@ from gi.repository import Gst
 from .folder import new_part, put, state, table_of, write_part
 from .page import is_empty
 from .pictures import take_pictures
-from .pipeline import cover
+from .pipeline import cover, versions
 from .play import Stuck
+from .review import CORRECTIONS, DETECTIONS, checksum
 from .terminal import Full, Refused, count, printable
 
 # Maximum number of pictures of a result on the page: those of the worst doubts.
@@ -19,10 +20,10 @@ MOST_PICTURES = 20
 
 
 class Batch:
-    def __init__(self, setup, options, folder, terminal, tasks, is_forced):
-        self.setup, self.folder, self.terminal, self.is_forced = setup, folder, terminal, is_forced
-        # A result of the same options is not made again.
-        self.options = options
+    def __init__(self, setup, options, folder, review, terminal, tasks, is_forced, corrections=None):
+        self.setup, self.folder, self.review, self.terminal, self.is_forced = setup, folder, review, terminal, is_forced
+        # A result of the same options is not made again. `corrections` are those that it is made with.
+        self.options, self.corrections = options, corrections
         self.inputs = {(status.st_dev, status.st_ino) for video, _, _ in tasks for status in [os.stat(video)]}
 
     def check_result(self, result):
@@ -49,6 +50,8 @@ class Batch:
         table_part = None
         try:
             work = cover(self.setup, video, descriptor, progress)
+            if self.corrections and (unused := self.setup.on_pipeline.unused()):
+                raise Refused(f"{count(len(unused), 'box')} of the corrections or detections beyond the end of the video")
             found = self.doubts(work, part) if has_doubts else dict(objects=None, doubtful=0, doubts=[])
             if state(video) != before:
                 raise Refused("it changed while it was read: start the same command again")
@@ -56,10 +59,14 @@ class Batch:
             os.utime(descriptor, ns=(before[1], before[1]))
             os.fsync(descriptor)
             table_part = write_part(table, work.report.table()) if has_doubts else None
+            if self.corrections:
+                work.notes.insert(0, self.corrections.sentence())
+                self.review.correct(result, self.corrections.text)
+            elif has_doubts:
+                self.review.keep(result, work)
             entry = self.line(
-                video, result, before, made=state(part), table=state(table_part) if table_part else None, frames=len(work.pushed),
-                notes=work.notes, seconds=max(work.ends) / Gst.SECOND,
-                covered=work.report.covered if self.options["hide"] != "everything" else None, **found)
+                video, result, before, made=state(part), table=state(table_part) if table_part else None, notes=work.notes,
+                sums=self.sums(video, part, table_part, result), versions=versions(work), **self.numbers(work), **found)
             # First, so that a result that exists is in the index, whenever the program is killed.
             self.folder.add(entry)
             if table_part:
@@ -71,6 +78,21 @@ class Batch:
             for name in filter(None, (part, table_part)):
                 if os.path.lexists(name):
                     os.unlink(name)
+
+    def sums(self, video, part, table_part, result):
+        """Checksums of all files that belong to a result."""
+        files = dict(input=video, result=part, table=table_part)
+        if table_part:
+            files["detections"] = self.review.file(result, DETECTIONS)
+        if self.corrections:
+            files["corrections"] = self.review.file(result, CORRECTIONS)
+        return {name: checksum(path) for name, path in files.items() if path}
+
+    @staticmethod
+    def numbers(work):
+        """What the index has of any result."""
+        is_searched = work.setup.finder != "identity"
+        return dict(frames=len(work.pushed), seconds=max(work.ends) / Gst.SECOND, covered=work.report.covered if is_searched else None)
 
     @staticmethod
     def doubts(work, part):
@@ -84,14 +106,15 @@ class Batch:
 
     def line(self, video, result, before, **values):
         return dict(result=result, input=os.path.realpath(video), state=before, options=self.options, made=None, table=None,
-                    failure=None) | values
+                    failure=None, sums={}, corrections=self.corrections and self.corrections.text) | values
 
     def run(self, tasks):
         """Makes all results. Returns the lines of the index of those that are in the folder, and the sentences of those that are
         not."""
         done, failed, pending = [], [], []
         for video, result, size in tasks:
-            if self.is_forced or not self.folder.is_done(result, video, self.options):
+            corrections = self.corrections and self.corrections.text
+            if self.is_forced or not self.folder.is_done(result, video, self.options, corrections):
                 pending.append((video, result, size))
                 continue
             done.append(self.folder.entries[result])
@@ -102,15 +125,16 @@ class Batch:
         self.terminal.started, self.terminal.total = time.monotonic(), sum(size for _, _, size in pending)
         for number, (video, result, size) in enumerate(pending, 1):
             started, before = time.monotonic(), f"file {number} of {len(pending)}: "
+            name = printable(self.folder.inside(result) if self.corrections else video)
 
             def progress(frames, share):
                 speed = frames / max(0.1, time.monotonic() - started)
-                self.terminal.progress(before, printable(video), f": {count(frames, 'frame')}, {speed:.0f} a second", share * size)
+                self.terminal.progress(before, name, f": {count(frames, 'frame')}, {speed:.0f} a second", share * size)
 
-            self.terminal.progress(before, printable(video), at_once=True)
+            self.terminal.progress(before, name, at_once=True)
             try:
                 done.append(self.make(video, result, progress))
-                self.terminal.say(f"{printable(video)}: {outcome(done[-1])}")
+                self.terminal.say(f"{name}: {outcome(done[-1])}")
             except (Refused, OSError) as error:
                 sentence = str(error)
                 if isinstance(error, OSError):
@@ -118,7 +142,7 @@ class Batch:
                 if isinstance(error, Full) or getattr(error, "errno", None) == errno.ENOSPC:
                     folder = printable(self.folder.path)
                     raise Refused(f"the disk of {folder} is full: make room and start the same command again") from None
-                failed.append(f"{printable(video)}: {sentence}")
+                failed.append(f"{name}: {sentence}")
                 self.terminal.say(failed[-1], True)
                 # A result of another run stays in the index.
                 if not os.path.exists(self.folder.inside(result)):

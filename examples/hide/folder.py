@@ -14,7 +14,7 @@ EXTENSIONS = set(".3g2 .3gp .asf .avi .divx .dv .f4v .flv .m2ts .m4v .mkv .mov .
                  ".wmv".split())
 # The index has a line of JSON for each result that was made and for each that failed. The last one of a result counts.
 INDEX, PAGE = "hide-index.jsonl", "report.html"
-KEYS = {"result", "input", "state", "options", "made", "table", "failure"}
+KEYS = {"result", "input", "state", "options", "made", "table", "failure", "sums", "corrections"}
 # Prefix of the files that are being written.
 PART = ".hide-"
 UMASK = os.umask(0)
@@ -101,13 +101,20 @@ class Folder:
         """Whether a result or a table is as this program has left it."""
         return any(is_same(made, state(self.inside(name))) for made in self.states.get(name, []))
 
-    def is_done(self, result, video, options):
-        """Whether the result is that of the same input and options. A result that somebody has changed counts as such."""
+    def is_done(self, result, video, options, corrections=None):
+        """Whether the result is that of the same input and options, and of the same corrections if there are any. A result that
+        somebody has changed counts as such."""
         entry, path = self.entries.get(result), self.inside(result)
         if entry is None or entry["failure"] or not os.path.isfile(path):
             return False
         is_older = self.is_own(result) and not is_same(entry["made"], state(path))
-        return not is_older and entry["options"] == options and is_same(entry["state"], state(video))
+        is_corrected = corrections is None or entry["corrections"] == corrections
+        return not is_older and is_corrected and entry["options"] == options and is_same(entry["state"], state(video))
+
+    def shown(self):
+        """The lines of the index about what exists."""
+        return [entry for name, entry in sorted(self.entries.items())
+                if os.path.exists(self.inside(name) if not entry["failure"] else entry["input"])]
 
     def write_page(self):
         """About all results that are in the folder, of whichever run. A folder without any is left as it was found."""
@@ -115,10 +122,8 @@ class Folder:
             if self.is_new:
                 os.unlink(self.inside(INDEX))
             return
-        entries = [entry for name, entry in sorted(self.entries.items())
-                   if os.path.exists(self.inside(name) if not entry["failure"] else entry["input"])]
         try:
-            put(write_part(self.inside(PAGE), page(entries)), self.inside(PAGE))
+            put(write_part(self.inside(PAGE), page(self.shown())), self.inside(PAGE))
         except OSError as error:
             print(f"{printable(self.inside(PAGE))} cannot be written: {error.strerror}", file=sys.stderr)
 
@@ -127,10 +132,10 @@ def table_of(result):
     return os.path.splitext(result)[0] + ".csv"
 
 
-def new_part(path):
+def new_part(path, mode=0o666 & ~UMASK):
     """A new file beside another one, open, and its name."""
     descriptor, part = tempfile.mkstemp(prefix=PART, suffix=".part", dir=os.path.dirname(path) or ".")
-    os.chmod(part, 0o666 & ~UMASK)
+    os.chmod(part, mode)
     return descriptor, part
 
 

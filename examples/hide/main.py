@@ -11,11 +11,14 @@ import traceback
 from gi.repository import Gst
 
 from .batch import Batch
-from .folder import PAGE, Folder, find_videos, name_results
+from .boxes import Attacher
+from .folder import PAGE, Folder, find_videos, is_same, name_results, state
 from .jobs import JOBS, SETTINGS, Setup
 from .page import is_empty
 from .play import Stuck
+from .review import DETECTIONS, Corrections, Review, checksum
 from .terminal import Interrupted, Refused, Terminal, count, on_signal, printable, signals
+from .verify import verify
 
 
 def main():
@@ -31,11 +34,11 @@ def main():
 def parse_arguments():
     parser = argparse.ArgumentParser(
         usage="%(prog)s [-h] [OPTIONS] FILE|FOLDER...", add_help=False,
-        description="Covers faces, plates, people, backgrounds or all of the pictures of videos.\nInputs are never changed. "
-                    "Started again, it skips the videos that are done.\nreport.html in DIR shows the seconds to look at before you "
-                    "publish.",
-        formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(prog, max_help_position=21, width=80))
-    parser.add_argument("inputs", nargs="+", metavar="FILE|FOLDER", help="videos, and folders to search for videos")
+        description="Covers faces, plates, people, backgrounds or everything in videos and folders.\nInputs are never changed. "
+                    "Started again, it skips the videos that are done.\nReview the results in DIR-review/index.html before you "
+                    "publish them.",
+        formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(prog, max_help_position=22, width=80))
+    parser.add_argument("inputs", nargs="*", help=argparse.SUPPRESS)
     parser.add_argument("-h", "--help", action="help", help="show this text")
     parser.add_argument("-o", "--out", metavar="DIR", default="covered", help="folder of the results; default: covered")
     parser.add_argument("--hide", choices=JOBS, default="faces", metavar="WHAT",
@@ -56,7 +59,18 @@ def parse_arguments():
     parser.add_argument("--no-sound", action="store_true", help="leave the sound out")
     parser.add_argument("--backend", choices=("auto", "cuda", "cpu"), default="auto", metavar="B",
                         help="where covers are computed: auto, cuda or cpu")
+    parser.add_argument("--corrections", action="append", metavar="FILE", help="cover again by a file that a review page saved")
+    parser.add_argument("--verify", action="store_true", help="compare results in DIR with how they were made")
+    parser.add_argument("--delete-review", action="store_true", help="delete DIR-review, which shows open faces")
     arguments = parser.parse_args()
+    other = next((name for name in ("corrections", "verify", "delete_review") if getattr(arguments, name)), None)
+    given = [name for name, value in vars(arguments).items()
+             if value != parser.get_default(name) and name not in (other, "out", "backend") and value != []]
+    if other and given:
+        parser.error(f"--{other.replace('_', '-')} takes no input and no option but --out and --backend: results keep the options that "
+                     "they were made with")
+    if not other and not arguments.inputs:
+        parser.error("name a video, or a folder of videos")
     if arguments.kernel_size and not (arguments.kernel_size % 2 and 0 < arguments.kernel_size <= 801):
         parser.error("--kernel-size takes 0 or an odd number up to 801")
     job = JOBS[arguments.hide]
@@ -107,19 +121,32 @@ def run():
     for one in signal.SIGINT, signal.SIGTERM, signal.SIGHUP:
         if signal.getsignal(one) is not signal.SIG_IGN:
             signal.signal(one, on_signal)
-    folder = None
+    folder, review = None, Review(arguments.out)
     try:
-        job, blur = JOBS[arguments.hide], f"backend={arguments.backend} kernel-size={arguments.kernel_size}"
-        setup = Setup(job, arguments.chosen, blur, arguments.size, not arguments.no_sound)
-        options = setup.settings | dict(hide=arguments.hide, kernel=arguments.kernel_size, size=arguments.size, sound=setup.sound)
-        if "warning" in job:
-            terminal.say(job["warning"], True)
+        if arguments.delete_review:
+            return delete_review(review, terminal)
+        is_made = not arguments.corrections and not arguments.verify
+        if not is_made and not os.path.isdir(arguments.out):
+            raise Refused(f"{printable(arguments.out)} is no folder of results: name it with --out")
+        review.check()
+        if is_made:
+            job, blur = JOBS[arguments.hide], f"backend={arguments.backend} kernel-size={arguments.kernel_size}"
+            setup = Setup(job, arguments.chosen, blur, arguments.size, not arguments.no_sound)
+            options = setup.settings | dict(hide=arguments.hide, kernel=arguments.kernel_size, size=arguments.size, sound=setup.sound)
+            if "warning" in job:
+                terminal.say(job["warning"], True)
         folder = Folder(arguments.out)
-        videos, failed, remarks = find_videos(arguments.inputs, folder)
-        for sentence in failed + remarks:
-            terminal.say(sentence, sentence in failed)
-        tasks = name_results(videos, folder, setup.extension)
-        done, refused = Batch(setup, options, folder, terminal, tasks, arguments.force).run(tasks)
+        if arguments.verify:
+            return verify_all(folder, review, arguments.backend, terminal)
+        if arguments.corrections:
+            done, failed = correct(arguments, folder, review, terminal)
+        else:
+            videos, failed, remarks = find_videos(arguments.inputs, folder)
+            for sentence in failed + remarks:
+                terminal.say(sentence, sentence in failed)
+            tasks = name_results(videos, folder, setup.extension)
+            done, refused = Batch(setup, options, folder, review, terminal, tasks, arguments.force).run(tasks)
+            failed += refused
     except Stuck:
         return 1
     except Refused as error:
@@ -132,9 +159,76 @@ def run():
         terminal.say(f"{printable(error.filename or arguments.out)} cannot be read or written: {error.strerror}", True)
         return 1
     finally:
-        if folder:
+        if folder and not arguments.verify:
             folder.write_page()
-    return summarize(terminal, folder, done, failed + refused)
+            has_pages = review.write_index(folder.shown())
+    summarize(terminal, folder, done, failed)
+    if has_pages:
+        terminal.say(f"review the results in {review.name}/index.html, which shows open faces; --delete-review deletes it")
+    return 1 if failed else 0
+
+
+def setup_again(entry, review, backend, corrections=None):
+    """The setup that a result was made with. Its detections are attached again, if there were any."""
+    options, replay = entry["options"], None
+    job = JOBS[options["hide"]]
+    if "doubts" in job:
+        replay, job = review.replay(entry["result"], corrections), job | dict(finder=Attacher.ELEMENTS)
+    chosen = {name: options[name] for name in SETTINGS if name in options}
+    return Setup(job, chosen, f"backend={backend} kernel-size={options['kernel']}", options["size"], options["sound"], replay)
+
+
+def correct(arguments, folder, review, terminal):
+    """Makes results again with corrections. Returns lines of the index, and sentences about failures."""
+    done, failed = [], []
+    for path in arguments.corrections:
+        try:
+            with open(path, encoding="utf-8", errors="replace") as file:
+                corrections = Corrections(file.read())
+            entry = folder.entries.get(corrections.result)
+            if entry is None or entry["failure"]:
+                raise Refused(f"{printable(folder.path)} has no result {printable(corrections.result)}: name its folder with --out")
+            if not is_same(entry["state"], state(entry["input"])):
+                raise Refused(f"{printable(entry['input'])} is missing or was changed since")
+            setup = setup_again(entry, review, arguments.backend, corrections)
+            if not corrections.detections == entry["sums"]["detections"] == checksum(review.file(corrections.result, DETECTIONS)):
+                raise Refused("it is for other detections than those of the result: open the review page again")
+        except (Refused, OSError) as error:
+            failed.append(f"{printable(path)}: {error.strerror if isinstance(error, OSError) else error}")
+            terminal.say(failed[-1], True)
+            continue
+        tasks = [(entry["input"], corrections.result, os.stat(entry["input"]).st_size)]
+        made, refused = Batch(setup, entry["options"], folder, review, terminal, tasks, False, corrections).run(tasks)
+        done, failed = done + made, failed + refused
+    return done, failed
+
+
+def verify_all(folder, review, backend, terminal):
+    """Says which results are not as they were made."""
+    entries, failures = [entry for entry in folder.shown() if not entry["failure"]], 0
+    if not entries:
+        raise Refused(f"{printable(folder.path)} has no results")
+    for number, entry in enumerate(entries, 1):
+        name = printable(folder.inside(entry["result"]))
+
+        def progress(frames, _):
+            terminal.progress(f"file {number} of {len(entries)}: ", name, f": {count(frames, 'frame')}")
+
+        corrections = entry["corrections"] and Corrections(entry["corrections"])
+        differing = verify(entry, folder, review, lambda: setup_again(entry, review, backend, corrections), progress)
+        failures += bool(differing)
+        terminal.say(f"{name}: {'; '.join(differing) or 'as it was made'}", bool(differing))
+    return 1 if failures else 0
+
+
+def delete_review(review, terminal):
+    if not os.path.lexists(review.path):
+        raise Refused(f"there is no {review.name}")
+    review.check()
+    left = review.delete()
+    terminal.say(f"{review.name} is deleted" + (
+        f" but for {count(len(left), 'file')} of others: {', '.join(map(printable, left))}" if left else ""))
+    return 0
 
 
 def summarize(terminal, folder, done, failed):
@@ -148,4 +242,3 @@ def summarize(terminal, folder, done, failed):
         terminal.say(f"nothing was found in {count(len(empty), 'video')}, so nothing is covered there: look at " + ", ".join(empty))
     if len(failed) + len(done) > 1 and failed:
         terminal.say(f"{count(len(failed), 'failure')}:\n  " + "\n  ".join(failed), True)
-    return 1 if failed else 0

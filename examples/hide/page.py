@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MPL-2.0
-"""The page about all results."""
+"""The page about all results, and the index of the pages for their review."""
 
 import html
 import os
@@ -25,10 +25,27 @@ EXPLANATION = """\
 and not listed.</p>
 """
 DOUBTS = """\
-<p>At the times below a face or plate may be visible. The red box is where the cover ended or began, or between both. To correct a result,
-copy the CSV file with its name, in which the ids are the numbers below. In the copy, delete the lines of what is covered, move the other
-boxes to where the face is, and run <code>examples/boxes_from_file.py --cover mosaic RESULT COPY CORRECTED.mp4</code>.</p>
+<p>At the times below a face or plate may be visible. The red box is where the cover ended or began, or between both. The CSV files have
+the same times as boxes. Corrections are made on the review page, which <code>hide.py</code> has named when it ended.</p>
 """
+PRIVATE = """\
+<p class="look">These pages show what the results hide. Do not pass this folder on, and delete it when the results are published:
+<code>hide.py --delete-review</code>.</p>
+"""
+
+
+def document(title, body):
+    return (f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">{GENERATOR}\n'
+            f"<title>{title}</title><style>\n{STYLE}</style></head><body>\n<h1>{title}</h1>\n{body}</body></html>\n")
+
+
+def index_of_pages(pages):
+    """The page with links to those for the review, from their paths and the lines of the index."""
+    rows = [f'<tr><td>{link(path, printable(entry["result"]))}</td><td class="number">{entry["objects"]}</td>'
+            f'<td class="number">{len(entry["doubts"])}</td><td>{"corrected" if entry["corrections"] else ""}</td></tr>'
+            for path, entry in pages]
+    return document("Review", PRIVATE + '<table><thead><tr><th>video</th><th class="number">objects found</th><th class="number">doubts'
+                    "</th><th></th></tr></thead><tbody>\n" + "\n".join(rows) + "\n</tbody></table>\n")
 
 
 def link(path, label, fragment=""):
@@ -64,10 +81,8 @@ def page(entries):
     summary = f'{count(len(done), "video")}, {doubtful:.1f} doubtful seconds, nothing found in {empty}, {failed} failed'
     heads = "".join(f'<th{" class=number" if 0 < column < 5 else ""}>{head}</th>' for column, head in enumerate(
         ("video", "frames", "length", "objects found", "doubtful", "remarks")))
-    return (f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">{GENERATOR}\n'
-            f"<title>Covered videos</title><style>\n{STYLE}</style></head><body>\n<h1>Covered videos</h1>\n<p>{summary}</p>\n"
-            f"{EXPLANATION}{DOUBTS if sections else ''}<table><thead><tr>{heads}</tr></thead><tbody>\n" + "\n".join(rows)
-            + "\n</tbody></table>\n" + "".join(sections) + "</body></html>\n")
+    return document("Covered videos", f"<p>{summary}</p>\n{EXPLANATION}{DOUBTS if sections else ''}<table><thead><tr>{heads}</tr></thead>"
+                    "<tbody>\n" + "\n".join(rows) + "\n</tbody></table>\n" + "".join(sections))
 
 
 def is_empty(entry):

@@ -1,12 +1,67 @@
 # SPDX-License-Identifier: MPL-2.0
-"""Pictures of the frames of a result."""
+"""Pictures of the frames of a result, and of what is covered there."""
 
 import base64
 import pathlib
+from typing import NamedTuple
 
-from gi.repository import GLib, Gst
+from gi.repository import GLib, Gst, GstVideo
 
 from .terminal import Interrupted, signals
+
+# The sides of a part of a frame: those of the object times the factor, and at least so many pixels. Longer ones are thinned out.
+CONTEXT, SIDE, MOST_SIDE = 1.8, 96, 360
+
+
+class Crop(NamedTuple):
+    """A part of a frame."""
+
+    caps: str
+    planes: bytes
+    # The object in it: left, top, width and height as shares of it.
+    box: list
+
+
+def crop(buffer, info, box):
+    """The part of a frame, of I420, I420_10LE or RGB, around a box."""
+    meta, format = GstVideo.buffer_get_video_meta(buffer), info.finfo
+    offsets, strides = (meta.offset, meta.stride) if meta else (info.offset, info.stride)
+    side = max(SIDE, round(CONTEXT * max(box[2:])))
+    # RGB is for plates, which are small.
+    step = 1 if format.n_planes == 1 else -(-side // MOST_SIDE)
+    corner, size = [], []
+    for begin, length, whole in zip(box[:2], box[2:], (info.width, info.height)):
+        corner.append(max(0, min(begin + (length - side) // 2, whole - side)) // 2 * 2)
+        # An even number of samples that are left.
+        size.append(max(1, min(side, whole - corner[-1]) // step // 2) * 2)
+    planes = []
+    for plane in range(format.n_planes):
+        left, top, width, height = (value if plane == 0 else value // 2 for value in (*corner, *size))
+        stride, pixel = strides[plane], format.pixel_stride[plane]
+        rows = memoryview(buffer.extract_dup(offsets[plane] + top * stride, ((height - 1) * step + 1) * stride))
+        for row in range(height):
+            part = rows[row * step * stride + left * pixel:][:((width - 1) * step + 1) * pixel]
+            part = part.tobytes() if step == 1 else part.cast("BH"[pixel - 1])[::step].tobytes()
+            # GStreamer's rows have a multiple of four bytes.
+            planes.append(part + bytes(-len(part) % 4))
+    share = [round((value - begin) / (length * step), 4) for value, begin, length in zip(box, corner + [0, 0], size * 2)]
+    caps = f"video/x-raw,format={format.name},width={size[0]},height={size[1]},framerate=0/1"
+    return Crop(caps, b"".join(planes), share)
+
+
+def jpegs(crops):
+    """Parts of frames as JPEGs in base64."""
+    pipeline = Gst.parse_launch("appsrc name=crops format=time max-buffers=2 block=true ! videoconvert ! jpegenc quality=80 ! "
+                                "appsink name=pictures sync=false")
+    source, sink = pipeline.get_by_name("crops"), pipeline.get_by_name("pictures")
+    pipeline.set_state(Gst.State.PLAYING)
+    try:
+        for one in crops:
+            source.emit("push-sample", Gst.Sample.new(Gst.Buffer.new_wrapped(one.planes), Gst.Caps(one.caps), None, None))
+            buffer = sink.emit("try-pull-sample", 10 * Gst.SECOND).get_buffer()
+            yield base64.b64encode(buffer.extract_dup(0, buffer.get_size())).decode()
+    finally:
+        pipeline.set_state(Gst.State.NULL)
 
 
 def take_pictures(video, times):

@@ -8,12 +8,13 @@ import statistics
 
 from gi.repository import GLib, Gst, GstVideo
 
+from .boxes import detections_of
 from .inputs import NOTHING, NO_PICTURES, TAGS, Input, names_of
 from .jobs import QUEUE, TEN_BIT_ENCODERS
+from .pictures import crop
 from .play import Stuck, play
 from .report import Report
 from .terminal import Full, Refused, count
-
 
 def cover(setup, path, descriptor, progress):
     """Writes the covered video to an open file: with the next encoder if one fails, and without sound if all do. Returns its Work."""
@@ -42,12 +43,24 @@ def cover(setup, path, descriptor, progress):
         return work
 
 
+def versions(work):
+    """What made a result."""
+    elements = {name: factory.get_plugin().get_version() for name in ("cudagaussblur", "centerface", work.encoder.element)
+                if (factory := Gst.ElementFactory.find(name))}
+    return dict(GStreamer=Gst.version_string(), encoder=f"{work.encoder.element} {work.encoder.settings}", plugins=elements)
+
+
 class Work:
     """The pipeline that covers one file and writes the result to an open file. `notes` are sentences about the result."""
 
     def __init__(self, setup, encoder, input, descriptor, with_sound):
-        self.setup, self.input, self.muxer, self.notes = setup, input, encoder.muxer, []
-        self.report = Report(setup.settings.get("every", 1))
+        self.setup, self.input, self.encoder, self.notes = setup, input, encoder, []
+        self.muxer = encoder.muxer
+        # What the detector has found in each frame; and parts of the frames around that, until the message about a frame comes.
+        self.detections, self.crops = [], {}
+        replayed = setup.on_pipeline
+        known, first = (replayed.attached, replayed.first_number) if replayed else ({}, 1)
+        self.report = Report(setup.settings.get("every", 1), self.look, known, itertools.count(first))
         # Streams of the input that are in the result, or that the user does not want there.
         self.used_streams = {name for name, kind in input.streams.items() if kind == "sound" and not setup.sound}
         self.has_sound = False
@@ -81,10 +94,32 @@ class Work:
         if self.pipeline.get_by_name("detector"):
             self.watch("detector", "sink", self.count_up("searching"))
             self.watch("detector", "src", self.count_up("searched"))
+            if "doubts" in setup.job:
+                self.watch("detector", "src", self.keep_detections)
         self.watch("blur", "src", self.note_time)
         self.watch("encoder", "src", self.count_up("encoded"))
         if setup.on_pipeline:
             setup.on_pipeline(self.pipeline)
+
+    def keep_detections(self, buffer):
+        frame, found = len(self.detections), detections_of(buffer)
+        if found:
+            caps = self.pipeline.get_by_name("detector").get_static_pad("src").get_current_caps()
+            info = GstVideo.VideoInfo.new_from_caps(caps)
+            self.crops[frame] = {box.pixels(): (box, crop(buffer, info, box.pixels())) for box in found}
+        self.detections.append(found)
+
+    def look(self, frame, box):
+        """The confidence of a detection, and a part of its frame."""
+        found, picture = self.crops.get(frame, {}).get(box, (None, None))
+        return found.confidence if found and found.confidence is not None else 1, picture
+
+    def kept_detections(self):
+        """All detections; those that count have the number of their object."""
+        for frame, found in enumerate(self.detections):
+            for box in found:
+                box.position, box.what = frame, str(self.report.found.get((frame, box.pixels()), ""))
+        return list(itertools.chain.from_iterable(self.detections))
 
     def count_up(self, name):
         return lambda buffer: setattr(self, name, getattr(self, name) + 1)
@@ -109,9 +144,10 @@ class Work:
 
     def copy_tags(self, _, event):
         """Gives the muxer those tags of the whole file that the result gets."""
-        if event.type == Gst.EventType.TAG and (tags := event.parse_tag()).get_scope() == Gst.TagScope.GLOBAL:
+        mux = self.pipeline.get_by_name("mux")
+        if hasattr(mux, "add_tag_value") and event.type == Gst.EventType.TAG and (tags := event.parse_tag()).get_scope() == Gst.TagScope.GLOBAL:
             for tag in names_of(tags) & TAGS:
-                self.pipeline.get_by_name("mux").add_tag_value(Gst.TagMergeMode.KEEP, tag, tags.get_value_index(tag, 0))
+                mux.add_tag_value(Gst.TagMergeMode.KEEP, tag, tags.get_value_index(tag, 0))
 
     @staticmethod
     def drop_tags(pad, event):
@@ -209,6 +245,7 @@ class Work:
             if kind == "cudagaussblur" and message.src == self.blur:
                 self.posted.append(message.get_structure().get_uint64("timestamp")[1])
                 self.report.update(message.get_structure(), self.size)
+                self.crops.pop(self.report.frames - 1, None)
             elif kind == "no-video":
                 raise Refused(NO_PICTURES)
             elif kind == "new-size":

@@ -1,13 +1,17 @@
 # SPDX-License-Identifier: MPL-2.0
-"""The seconds of a result that a person has to look at, and a table of them that boxes_from_file.py reads."""
+"""The objects of a result, the seconds that a person has to look at, and a table of them that boxes_from_file.py reads."""
 
 import csv
 import io
+import itertools
 import math
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from gi.repository import Gst
 
+# Detections of an object that are no further apart are one span on the page.
+STEADY = Gst.SECOND // 2
 KINDS = {"lost": "was lost inside the picture", "gap": "has a gap between detections", "first-seen": "begins inside the picture"}
 
 
@@ -16,7 +20,6 @@ class Doubt:
     """A span of the result in which an object may not be covered. Times are in nanoseconds."""
 
     what: str
-    track: int
     label: str
     start: int
     # The first frame after the span; None if there is none.
@@ -27,8 +30,9 @@ class Doubt:
     boxes: tuple
     brief: bool = False
     detections: int = 0
-    # Its id in the table.
+    # The number of the object, and the id of this span in the table.
     number: int = 0
+    id: str = ""
 
     def rank(self):
         """Sort key, worst first: long-lived objects, then kind, then no cover at the end, then most detections."""
@@ -44,13 +48,30 @@ class Doubt:
         return [round(old + (new - old) * share) for old, new in zip(*self.boxes)]
 
 
+class View(NamedTuple):
+    """A detection, with a part of the frame around it if that was kept."""
+
+    time: int
+    box: tuple
+    confidence: float
+    picture: object
+
+
 @dataclass
 class Track:
-    """An object that is covered in the latest frame."""
+    """An object. While it is covered in the latest frame:"""
 
     # What is covered.
     box: tuple
     label: str
+    # Since when it is covered, and until when; the latter is None if it is covered at the end of the video.
+    start: int
+    end: int | None = None
+    # None until it is detected.
+    number: int | None = None
+    # When it was detected; and the first, the least certain and the last detection.
+    times: list = field(default_factory=list)
+    views: list = field(default_factory=list)
     # Whether its latest detection is inside the picture. Its cover grows beyond the edges after that.
     inside: bool = False
     detections: int = 0
@@ -62,16 +83,37 @@ class Track:
     missed: int = 0
     doubts: list = field(default_factory=list)
 
+    def spans(self, end):
+        """When it was found, held and lost, up to the end of the video: triples of start, end and what."""
+        spans, last = [], self.start
+        for time in self.times:
+            spans.append((last, time, "found" if spans and time - last <= STEADY else "held"))
+            last = time
+        spans.append((last, self.end or end, "held"))
+        lost = [(doubt.start, doubt.end or end, "lost") for doubt in self.doubts if doubt.what == "lost"]
+        joined = []
+        for span in spans:
+            if joined and joined[-1][2] == span[2]:
+                joined[-1] = (joined[-1][0], *span[1:])
+            elif span[1] > span[0]:
+                joined.append(span)
+        return joined + lost
+
 
 class Report:
     """Follows the objects of a result by the messages in which the element says what it covered."""
 
-    def __init__(self, every):
+    def __init__(self, every, look=lambda frame, box: (1, None), known=None, numbers=None):
+        """`look` returns the confidence of a detection and a part of its frame. Its object has the number that `known` has for the
+        frame and the box, else the next one of `numbers`."""
         # An object is searched in one frame of so many. Missing from fewer frames says nothing.
         self.every = every
-        self.tracks, self.doubts, self.objects = {}, [], set()
+        self.look, self.known, self.numbers = look, known if known is not None else {}, numbers or itertools.count(1)
+        self.tracks, self.doubts, self.objects = {}, [], []
+        # The number of the object of each detection that counts, by its frame and its box.
+        self.found = {}
         self.latest = None
-        self.end = self.covered = self.whole = 0
+        self.frames = self.end = self.covered = self.whole = 0
 
     def update(self, message, size):
         """Adds the message about the next frame, whose picture has this width and height."""
@@ -86,30 +128,38 @@ class Report:
         self.covered += covered in ("regions", "partly") or covered == "outside" and is_shown
         regions = {}
         for region in message.get_value("regions"):
-            number, is_found = region.get_uint("track")[1], region.get_string("origin") == "found"
+            number, detected = region.get_uint("track")[1], region.get_value("detected")
             # If it is doubtful whether a detection continues a track, the track is also held without it. A zone has no track.
-            if number and (is_found or number not in regions):
+            if number and (detected or number not in regions):
                 box = tuple(region.get_uint(name)[1] for name in ("x", "y", "width", "height"))
-                regions[number] = box, region.get_string("label") or "", is_found
+                regions[number] = box, region.get_string("label") or "", detected and tuple(map(round, detected))
         for number in self.tracks.keys() - regions.keys():
             self.close(number, now)
-        for number, (box, label, is_found) in regions.items():
+        for number, (box, label, detected) in regions.items():
             track = self.tracks.get(number)
             if track is None:
-                track = self.tracks[number] = Track(box, label)
+                track = self.tracks[number] = Track(box, label, now)
                 if previous is not None:
                     start = max(0, now - Gst.SECOND)
-                    track.doubts.append(Doubt("first-seen", number, label, start, now, previous, (box, box)))
-            if is_found:
-                self.find(number, track, box, now, size)
+                    track.doubts.append(Doubt("first-seen", label, start, now, previous, (box, box)))
+            if detected:
+                self.find(track, box, detected, now, size)
             elif track.first is not None:
                 track.missing = track.missing or (now, track.box)
                 track.missed += 1
             track.box = box
+        self.frames += 1
 
-    def find(self, number, track, box, now, size):
+    def find(self, track, box, detected, now, size):
         """The track's object is detected in this frame."""
-        self.objects.add(number)
+        if track.number is None:
+            track.number = int(self.known.get((self.frames, detected)) or next(self.numbers))
+            self.objects.append(track)
+        self.found[self.frames, detected] = track.number
+        track.times.append(now)
+        view = View(now, detected, *self.look(self.frames, detected))
+        first, weakest, _ = track.views or [view] * 3
+        track.views = [first, min(weakest, view, key=lambda one: one.confidence), view]
         x, y, width, height = box
         track.inside = x > 0 and y > 0 and x + width < size[0] and y + height < size[1]
         if track.first is None:
@@ -118,13 +168,14 @@ class Report:
                 track.doubts.clear()
         if track.missing and now - track.last > Gst.SECOND:
             start, place = track.missing
-            track.doubts.append(Doubt("gap", number, track.label, start, now, (start + now) // 2, (place, box)))
+            track.doubts.append(Doubt("gap", track.label, start, now, (start + now) // 2, (place, box)))
         track.last, track.missing, track.missed = now, None, 0
         track.detections += 1
 
     def close(self, number, end):
         """Moves the doubts of a track to the list: in the first frame without it, or at the end of the video."""
         track = self.tracks.pop(number)
+        track.end = end
         brief = track.first is None or track.last - track.first < Gst.SECOND
         start, place = track.missing or (end, track.box)
         if track.inside and start is not None and (end is not None or track.missed >= self.every):
@@ -133,17 +184,21 @@ class Report:
                 first = track.doubts.pop()
                 start, place = first.start, first.boxes[0]
             shown = self.latest if end is None else end
-            track.doubts.append(Doubt("lost", number, track.label, start, end, shown, (place, track.box)))
+            track.doubts.append(Doubt("lost", track.label, start, end, shown, (place, track.box)))
+        if track.doubts and track.number is None:
+            track.number = next(self.numbers)
         for doubt in track.doubts:
-            doubt.brief, doubt.detections = brief, track.detections
+            doubt.brief, doubt.detections, doubt.number = brief, track.detections, track.number
         self.doubts += track.doubts
 
     def finish(self):
         for number in list(self.tracks):
             self.close(number, None)
-        self.doubts.sort(key=lambda doubt: (doubt.start, doubt.track))
-        for number, doubt in enumerate(self.doubts, 1):
-            doubt.number = number
+        self.doubts.sort(key=lambda doubt: (doubt.start, doubt.number))
+        spans = {}
+        for doubt in self.doubts:
+            spans[doubt.number] = spans.get(doubt.number, 0) + 1
+            doubt.id = f"{doubt.number}#{spans[doubt.number]}"
 
     def table(self):
         """A CSV file that boxes_from_file.py reads: two keyframes for each doubt. Times are rounded outwards."""
@@ -154,7 +209,7 @@ class Report:
             start = doubt.start // 10**6 / 1000
             end = math.ceil(min(self.latest if doubt.end is None else doubt.end, self.latest) / 10**6) / 1000
             for moment, box in zip((start, end) if end > start else (end,), doubt.boxes):
-                lines.writerow((f"{moment:.3f}", *box, doubt.label, doubt.number, doubt.what))
+                lines.writerow((f"{moment:.3f}", *box, doubt.label, doubt.id, doubt.what))
         return text.getvalue()
 
     def doubtful_seconds(self):

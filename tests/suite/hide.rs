@@ -114,6 +114,7 @@ in/sub/gap.mp4: 8 frames, 1 object found, 0.0 s doubtful
 5 videos in out; look at out/report.html
 1.5 s in 1 video may show what should be covered: the report has pictures
 nothing was found in 1 video, so nothing is covered there: look at out/nobody.mp4
+review the results in out-review/index.html, which shows open faces; --delete-review deletes it
 ";
     assert_eq!(stdout, expected);
     let broken = "in/<b>\\n.mp4: it is not a video, or it is damaged from the first byte on: try to play it\n";
@@ -176,7 +177,17 @@ nothing was found in 1 video, so nothing is covered there: look at out/nobody.mp
     let lines: Vec<_> = table.lines().collect();
     assert_eq!(lines[0], "time,x,y,width,height,label,id,what");
     assert!(lines.len() == 3 && lines[1].starts_with("1.200,") && lines[2].starts_with("2.700,"), "{table}");
-    assert!(lines[1..].iter().all(|line| line.ends_with(",face,1,gap")), "{table}");
+    assert!(lines[1..].iter().all(|line| line.ends_with(",face,1#1,gap")), "{table}");
+    assert!(page.matches("data:image").count() == 1, "the report has pictures of results alone");
+    let mut private: Vec<_> = ["gap", "nobody", "turned", "variable", "sub/gap"]
+        .into_iter()
+        .flat_map(|stem| [format!("{stem}.detections.csv"), format!("{stem}.html")])
+        .chain(["index.html".into()])
+        .collect();
+    private.sort();
+    assert_eq!(names(&workspace.0.join("out-review")), private);
+    let index = fs::read_to_string(workspace.0.join("out-review/index.html")).unwrap();
+    assert!(index.contains("<a href=\"sub/gap.html\">sub/gap.mp4</a></td><td class=\"number\">1</td>"), "{index}");
     // Frames 13 to 28.
     workspace.says("boxes_from_file.py out/gap.mp4 out/gap.csv corrected.mp4 => 32 frames, 16 boxes attached, wrote …");
 
@@ -582,4 +593,158 @@ fn frames_in_which_no_face_leads_to_a_person_are_counted() {
     workspace.write_faces(&[("left", 4)]);
     let (_, stdout, _) = hide(&workspace, "input.mp4 --out=out --hide=people");
     assert!(stdout.starts_with("input.mp4: 4 frames\n"), "{stdout}");
+}
+
+/// Runs tests/suite/review_page.py on the page of a result, with a choice for the first object and boxes, and covers the input again
+/// by the file that the page saves. Returns what hide.py prints.
+fn correct(workspace: &Workspace, stem: &str, choice: &str, boxes: &str) -> String {
+    let page = "xvfb-run -a $ROOT/scripts/python gi -- $ROOT/tests/suite/review_page.py";
+    let said = workspace.stdout(&format!("{page} out-review/{stem}.html . {choice} {boxes}"));
+    assert!(
+        said.contains(&format!(
+            "--out '{}' --corrections '{stem}.corrections.json'",
+            workspace.0.join("out").display()
+        )),
+        "{said}"
+    );
+    workspace.shell(&format!("mv saved.json {stem}.json"));
+    let (status, stdout, stderr) = hide(workspace, &format!("--out=out --corrections {stem}.json"));
+    assert_eq!(status, 0, "{stdout}{stderr}");
+    stdout
+}
+
+/// Of each frame, how many samples of the left and of the right half differ from the input's.
+fn changes(workspace: &Workspace, name: &str) -> Vec<[usize; 2]> {
+    let frames = |path: &str| media::frames(&workspace.0.join(path).join(name), "");
+    let count = |(before, after): (Vec<u8>, Vec<u8>)| {
+        let mut changed = [0; 2];
+        for (place, (old, new)) in before.iter().zip(&after).enumerate() {
+            changed[place % 960 / 480] += usize::from(old.abs_diff(*new) > 40);
+        }
+        changed
+    };
+    let (before, after) = (frames("."), frames("out"));
+    assert_eq!(before.len(), after.len());
+    before.into_iter().zip(after).map(count).collect()
+}
+
+/// Somebody finds a face on the page that the detector has missed, and one that may be shown.
+#[test]
+fn a_result_is_corrected_on_its_review_page() {
+    let workspace = Workspace::new("hide-review");
+    if lacks_model(&workspace) {
+        return;
+    }
+    // No face is as certain as that.
+    workspace.write_faces(&[("left", 16)]);
+    workspace.shell("mv input.mp4 missed.mp4");
+    let sound = "audiotestsrc num-buffers=48 samplesperbuffer=1600 ! audio/x-raw,rate=48000 ! audioconvert ! avenc_aac";
+    workspace.shell(&format!(
+        "gst-launch-1.0 -q filesrc location=missed.mp4 ! qtdemux ! h264parse ! mp4mux name=mux ! filesink location=with-sound.mp4 \
+         {sound} ! mux.; mv with-sound.mp4 missed.mp4"
+    ));
+    let (status, stdout, _) = hide(&workspace, "missed.mp4 --out=out --threshold=1 --cover=fill");
+    assert!(status == 0 && stdout.starts_with("missed.mp4: 16 frames, nothing was found; left out"), "{stdout}");
+    assert!(changes(&workspace, "missed.mp4").iter().all(|changed| *changed == [0, 0]));
+    let mode = |path: &str| workspace.0.join(path).metadata().unwrap().mode() & 0o777;
+    assert_eq!(["out-review", "out-review/index.html", "out-review/missed.html"].map(mode), [0o700, 0o600, 0o600]);
+    let stdout = correct(&workspace, "missed", "''", "0,0.1,0.1,0.38,0.8 1.55,0.12,0.1,0.38,0.8");
+    assert!(
+        stdout
+            .starts_with("out/missed.mp4: 16 frames, 1 object found, 0.0 s doubtful; corrected by hand: 1 box added; "),
+        "{stdout}"
+    );
+    let changed = changes(&workspace, "missed.mp4");
+    assert!(changed.iter().all(|[left, right]| *left > 50_000 && *right < 20_000), "{changed:?}");
+    assert!((media::sound(&workspace.0.join("out/missed.mp4")).0 - 1.6).abs() < 0.1);
+    assert_eq!(mode("out-review/missed.corrections.json"), 0o600);
+
+    // Of two people the first one may be shown.
+    workspace.write_faces(&[("left", 10), ("right", 10)]);
+    workspace.shell("mv input.mp4 two.mp4");
+    let (_, stdout, _) = hide(&workspace, "two.mp4 --out=out --cover=fill");
+    assert!(stdout.starts_with("two.mp4: 20 frames, 2 objects found"), "{stdout}");
+    let stdout = correct(&workspace, "two", "shown", "");
+    assert!(
+        stdout
+            .starts_with("out/two.mp4: 20 frames, 1 object found, 0.0 s doubtful; corrected by hand: 1 object shown\n"),
+        "{stdout}"
+    );
+    let changed = changes(&workspace, "two.mp4");
+    assert!(changed.iter().all(|[left, _]| *left == 0), "{changed:?}");
+    assert!(changed[10..].iter().all(|[_, right]| *right > 5_000), "{changed:?}");
+    // The page shows what was corrected; the same corrections change nothing, and the results stay when hide.py is started again.
+    let page = fs::read_to_string(workspace.0.join("out-review/two.html")).unwrap();
+    assert!(page.contains(r#""show": [{"object": 1, "from": null, "to": null, "why": "shown"}]"#), "{page}");
+    let before = versions(&workspace.0.join("out"));
+    workspace.says(
+        "hide.py --out=out --corrections two.json => 1 file already done…
+         hide.py two.mp4 --out=out --cover=fill => 1 file already done…
+         hide.py --verify --out=out => out/missed.mp4: as it was made out/two.mp4: as it was made",
+    );
+    assert_eq!(versions(&workspace.0.join("out")), before);
+
+    // What is not what was reviewed is refused.
+    workspace.write("broken.json", "{");
+    workspace
+        .shell("sed s/two.mp4/none.mp4/ two.json >none.json; sed 's/\"detections\": \"./&0/' two.json >other.json");
+    workspace.shell("sed 's/\"object\": 1/\"object\": 7/' two.json >object.json");
+    workspace.says(
+        "hide.py --out=out --corrections broken.json =! …broken.json: it is not a file of corrections from a review page: …
+         hide.py --out=out --corrections absent.json =! …absent.json: No such file or directory…
+         hide.py --out=out --corrections none.json =! …none.json: out has no result none.mp4: name its folder with --out…
+         hide.py --out=out --corrections other.json =! …other.json: it is for other detections than those of the result…
+         hide.py --out=out --corrections object.json =! …object.json: it names object 7, which was not found…
+         hide.py --out=none --verify =! …none is no folder of results: name it with --out
+         hide.py --out=out --corrections two.json two.mp4 =! …--corrections takes no input and no option but --out and --backend…",
+    );
+    workspace.shell("cp two.mp4 copy.mp4; cp missed.mp4 two.mp4");
+    workspace.says("hide.py --out=out --corrections two.json =! …two.json: …two.mp4 is missing or was changed since…");
+    workspace.shell("mv copy.mp4 two.mp4; mv two.json out-review/");
+    assert_eq!(versions(&workspace.0.join("out")), before);
+
+    workspace.says(
+        "hide.py --delete-review --out=out => out-review is deleted but for 1 file of others: …/out-review/two.json",
+    );
+    assert_eq!(names(&workspace.0.join("out-review")), ["two.json"]);
+}
+
+/// Each change of what a run has left is found, also if the checksum in the index is changed with it.
+#[test]
+fn changed_results_are_found() {
+    let workspace = Workspace::new("hide-verify");
+    if lacks_model(&workspace) {
+        return;
+    }
+    workspace.write_faces(&[("left", 12), ("neither", 14), ("left", 6)]);
+    let (status, _, stderr) = hide(&workspace, "input.mp4 --out=out --cover=fill");
+    assert_eq!(status, 0, "{stderr}");
+    workspace.says("hide.py --verify --out=out => out/input.mp4: as it was made");
+    let sum = "sum() { sha256sum $1 | cut -c1-64; }; old=$(sum FILE); CHANGE; \
+               sed -i \"s/$old/$(sum FILE)/\" out/hide-index.jsonl";
+    let with_sum = |file: &str, change: &str| sum.replace("FILE", file).replace("CHANGE", change);
+    let table = "sed -i '2s/,face/0,face/' out/input.csv";
+    for (change, said) in [
+        ("cp input.mp4 out/input.mp4".to_owned(), "out/input.mp4 was changed; the frame at …"),
+        (with_sum("out/input.mp4", "cp input.mp4 out/input.mp4"), "the frame at …"),
+        (table.to_owned(), "out/input.csv was changed; out/input.csv is not what its input…"),
+        (with_sum("out/input.csv", table), "out/input.csv is not what its input and its detections give"),
+        (
+            "sed -i 's/\"objects\": 1/\"objects\": 2/' out/hide-index.jsonl".into(),
+            "the index says objects: 2, covering again gives 1",
+        ),
+        ("sed -i 's/\"cover\": \"fill\"/\"cover\": \"blur\"/' out/hide-index.jsonl".into(), "the frame at …"),
+        ("echo >>input.mp4".into(), "…input.mp4 was changed"),
+        ("rm input.mp4".into(), "…input.mp4 is missing; it could not be covered again without its files"),
+        ("sed -i 2d out-review/input.detections.csv".into(), "…input.detections.csv was changed…"),
+        (
+            "rm -r out-review".into(),
+            "…input.detections.csv is missing; it could not be covered again: its detections were deleted…",
+        ),
+    ] {
+        workspace.shell(&format!("cp -a . ../${{PWD##*/}}-kept; {change}"));
+        workspace.says(&format!("hide.py --verify --out=out =! …out/input.mp4: {said}"));
+        workspace.shell("rm -r out* input.mp4 || true; cp -a ../${PWD##*/}-kept/. .; rm -r ../${PWD##*/}-kept");
+    }
+    workspace.says("hide.py --verify --out=out => out/input.mp4: as it was made");
 }

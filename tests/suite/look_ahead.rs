@@ -130,7 +130,7 @@ fn an_object_is_covered_before_it_is_found_and_between() {
     let told = stream.told();
     assert_eq!(told.len(), origins.len());
     for (i, (told, origin)) in told.iter().zip(origins).enumerate() {
-        let one = format!("…timestamp={}, …origin={origin}, track=1, label=face, shape=box; >;", i * 40_000_000);
+        let one = format!("…timestamp={}, …origin={origin}, track=1, label=face, …shape=box; >;", i * 40_000_000);
         assert!(is_like(told, &one) && told.matches("region, ").count() == 1, "{told} is not {one}");
     }
     stream.counts("frames-anticipated=5 frames-bridged=3 frames-predicted=3 frames-lost=0 frames-copied=0");

@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: MPL-2.0
+"""Compares results with their line of the index, and with what their inputs and detections give when they are covered again."""
+
+import os
+import pathlib
+import random
+from operator import sub
+
+from gi.repository import Gst, GstVideo
+
+from .batch import Batch
+from .folder import table_of
+from .inputs import Input
+from .jobs import Encoder, Muxer
+from .pipeline import Work
+from .play import play
+from .review import CORRECTIONS, DETECTIONS, checksum
+from .terminal import Refused, count, printable
+
+# In place of an encoder: frames as they are covered.
+RAW = Encoder("identity", "", Muxer("identity", "", {}, ()))
+# Frames of a video that are compared, at random places.
+FRAMES = 30
+# The sides of the blocks that are compared, in every fourth row; and the mean difference that is too large, of 255. Encoders cause up
+# to 3, open faces at least 18 (clips of filmed faces, mosaic; 2026-11-30).
+BLOCK, STEP, DIFFERENCE = 16, 4, 8
+
+
+def verify(entry, folder, review, setup, progress):
+    """The sentences about what differs."""
+    result, differing = entry["result"], []
+    files = dict(input=entry["input"], result=folder.inside(result), table=folder.inside(table_of(result)),
+                 detections=review.file(result, DETECTIONS), corrections=review.file(result, CORRECTIONS))
+    for name, expected in entry["sums"].items():
+        found = checksum(files[name])
+        if found != expected:
+            differing.append(f"{printable(files[name])} {'is missing' if found is None else 'was changed'}")
+    if os.path.exists(files["input"]) and os.path.exists(files["result"]):
+        try:
+            differing += compare(entry, files, setup(), progress)
+        except Refused as refused:
+            differing.append(f"it could not be covered again: {refused}")
+    else:
+        differing.append("it could not be covered again without its files")
+    return differing
+
+
+def compare(entry, files, setup, progress):
+    """Covers the input again, without encoding it, and compares frames, the table and the numbers of the index."""
+    frames = entry["frames"]
+    # One of each part of the video.
+    chosen = {random.randrange(frames * part // FRAMES, max(frames * part // FRAMES + 1, frames * (part + 1) // FRAMES))
+              for part in range(FRAMES)}
+    with open(os.devnull, "wb") as nothing:
+        work = Work(setup, RAW, Input(entry["input"]), nothing.fileno(), False)
+        covered = Frames(work.pipeline.get_by_name("encoder").get_static_pad("src"), chosen)
+        try:
+            work.run(progress)
+        finally:
+            work.close()
+    pipeline = Gst.parse_launch("uridecodebin name=input caps=video/x-raw(ANY) expose-all-streams=false ! videoconvert ! "
+                                "video/x-raw,format=I420 ! fakesink name=frames sync=false")
+    pipeline.get_by_name("input").set_property("uri", pathlib.Path(files["result"]).absolute().as_uri())
+    written = Frames(pipeline.get_by_name("frames").get_static_pad("sink"), chosen)
+    play(pipeline, lambda _: written.count)
+    differing = []
+    if not frames == covered.count == written.count:
+        differing.append(f"the index has {count(frames, 'frame')}, the result {written.count}, its input {covered.count}")
+    for frame in sorted(covered.luma.keys() & written.luma.keys()):
+        (size, one), (other_size, other) = covered.luma[frame], written.luma[frame]
+        if size != other_size or difference(one, other, size[0]) > DIFFERENCE:
+            differing.append(f"the frame at {work.pushed[frame] / Gst.SECOND:.2f} s is not what its input and its detections give")
+            break
+    found = Batch.numbers(work)
+    if "doubts" in setup.job:
+        found |= dict(objects=len(work.report.objects), doubtful=work.report.doubtful_seconds())
+        with open(files["table"], encoding="utf-8", newline="") as table:
+            if table.read() != work.report.table():
+                differing.append(f"{printable(files['table'])} is not what its input and its detections give")
+    differing += [f"the index says {name}: {entry[name]}, covering again gives {value}"
+                  for name, value in found.items() if entry[name] != value]
+    return differing
+
+
+class Frames:
+    """Counts the frames that come to a pad, and keeps the luma of some."""
+
+    def __init__(self, pad, chosen):
+        self.chosen, self.count, self.luma = chosen, 0, {}
+        pad.add_probe(Gst.PadProbeType.BUFFER, self.take)
+
+    def take(self, pad, probe):
+        if self.count in self.chosen:
+            info, buffer = GstVideo.VideoInfo.new_from_caps(pad.get_current_caps()), probe.get_buffer()
+            meta = GstVideo.buffer_get_video_meta(buffer)
+            offset, stride = (meta.offset[0], meta.stride[0]) if meta else (info.offset[0], info.stride[0])
+            rows = buffer.extract_dup(offset, stride * info.height)
+            luma = [rows[row * stride:][:info.width] for row in range(0, info.height, STEP)]
+            self.luma[self.count] = (info.width, info.height), luma
+        self.count += 1
+        return Gst.PadProbeReturn.OK
+
+
+def difference(one, other, width):
+    """The mean difference of the samples of the blocks that differ most."""
+    most = 0
+    for top in range(0, len(one), BLOCK // STEP):
+        sums = [0] * -(-width // BLOCK)
+        for left, right in zip(one[top:top + BLOCK // STEP], other[top:top + BLOCK // STEP]):
+            differing = list(map(abs, map(sub, left, right)))
+            sums = [total + sum(differing[block * BLOCK:(block + 1) * BLOCK]) for block, total in enumerate(sums)]
+        most = max(most, *sums)
+    return most / (BLOCK * BLOCK // STEP)
