@@ -133,6 +133,9 @@ class Batch:
 
             self.terminal.progress(before, name, at_once=True)
             try:
+                if (made := self.folder.entries.get(result)) and made["corrections"] and not self.corrections and not self.is_forced:
+                    raise Refused("its result was corrected by hand, which a new search would lose: name another folder with --out, or "
+                                  "replace it with --force")
                 done.append(self.make(video, result, progress))
                 self.terminal.say(f"{name}: {outcome(done[-1])}")
             except (Refused, OSError) as error:

@@ -40,7 +40,7 @@ class Folder:
 
     def __init__(self, path):
         self.path = path
-        if os.path.lexists(self.inside(PAGE)) and not self.has_own_page():
+        if os.path.lexists(self.inside(PAGE)) and not is_own_page(self.inside(PAGE)):
             raise Refused(f"{printable(self.inside(PAGE))} is not of this program: move it away, or name another folder with --out")
         try:
             os.makedirs(path, exist_ok=True)
@@ -77,13 +77,6 @@ class Folder:
 
     def inside(self, name):
         return os.path.join(self.path, name)
-
-    def has_own_page(self):
-        try:
-            with open(self.inside(PAGE), encoding="utf-8", errors="replace") as file:
-                return GENERATOR in file.read(1000)
-        except OSError:
-            return False
 
     def remember(self, entry):
         for name, made in (entry["result"], entry["made"]), (table_of(entry["result"]), entry["table"]):
@@ -126,6 +119,15 @@ class Folder:
             put(write_part(self.inside(PAGE), page(self.shown())), self.inside(PAGE))
         except OSError as error:
             print(f"{printable(self.inside(PAGE))} cannot be written: {error.strerror}", file=sys.stderr)
+
+
+def is_own_page(path):
+    """Whether this program has written a page."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return GENERATOR in file.read(1000)
+    except OSError:
+        return False
 
 
 def table_of(result):

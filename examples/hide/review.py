@@ -8,6 +8,7 @@ import json
 import math
 import os
 import pathlib
+import re
 import stat
 import urllib.parse
 from dataclasses import replace
@@ -15,7 +16,7 @@ from dataclasses import replace
 from gi.repository import Gst
 
 from .boxes import Attacher, Box, link_keyframes, read_boxes, table_of_detections
-from .folder import new_part, put
+from .folder import is_own_page, new_part, put
 from .page import GENERATOR, index_of_pages
 from .pictures import jpegs
 from .terminal import Refused, printable
@@ -51,14 +52,10 @@ class Review:
         self.name = printable(self.path if os.path.basename(out.rstrip("/")) in ("", ".", "..") else out.rstrip("/") + "-review")
 
     def file(self, result, ending):
-        return os.path.join(self.path, os.path.splitext(result)[0] + ending)
+        return os.path.join(self.path, result + ending)
 
     def is_own(self):
-        try:
-            with open(os.path.join(self.path, INDEX), encoding="utf-8", errors="replace") as file:
-                return GENERATOR in file.read(1000) and not os.path.islink(self.path)
-        except OSError:
-            return False
+        return is_own_page(os.path.join(self.path, INDEX)) and not os.path.islink(self.path)
 
     def check(self):
         """Refuses a folder of somebody else."""
@@ -96,8 +93,9 @@ class Review:
         video = os.path.relpath(os.path.join(os.path.abspath(self.out), result), os.path.dirname(page))
         data |= dict(video=urllib.parse.quote(os.fsencode(video)), out=os.path.abspath(self.out))
         data = json.dumps(data).replace("<", "\\u003c")
-        text = TEMPLATE.read_text(encoding="utf-8").replace("GENERATOR", GENERATOR).replace("RESULT", html.escape(printable(result)))
-        self.write(page, text.replace("DATA", BEGIN + data + END))
+        values = dict(GENERATOR=GENERATOR, RESULT=html.escape(printable(result)), DATA=BEGIN + data + END)
+        text = TEMPLATE.read_text(encoding="utf-8")
+        self.write(page, re.sub("|".join(values), lambda name: values[name[0]], text))
 
     def correct(self, result, text):
         """Keeps the corrections that a result was made with, and shows them on its page."""
@@ -122,10 +120,11 @@ class Review:
         left = []
         for place, _, files in os.walk(self.path, topdown=False):
             for name in files:
-                if name.endswith((PAGE, DETECTIONS, CORRECTIONS, ".part")):
-                    os.unlink(os.path.join(place, name))
+                path = os.path.join(place, name)
+                if name.endswith((DETECTIONS, CORRECTIONS, ".part")) or name.endswith(PAGE) and is_own_page(path):
+                    os.unlink(path)
                 else:
-                    left.append(os.path.join(place, name))
+                    left.append(path)
             if not os.listdir(place):
                 os.rmdir(place)
         return left

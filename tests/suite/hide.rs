@@ -181,13 +181,13 @@ review the results in out-review/index.html, which shows open faces; --delete-re
     assert!(page.matches("data:image").count() == 1, "the report has pictures of results alone");
     let mut private: Vec<_> = ["gap", "nobody", "turned", "variable", "sub/gap"]
         .into_iter()
-        .flat_map(|stem| [format!("{stem}.detections.csv"), format!("{stem}.html")])
+        .flat_map(|stem| [format!("{stem}.mp4.detections.csv"), format!("{stem}.mp4.html")])
         .chain(["index.html".into()])
         .collect();
     private.sort();
     assert_eq!(names(&workspace.0.join("out-review")), private);
     let index = fs::read_to_string(workspace.0.join("out-review/index.html")).unwrap();
-    assert!(index.contains("<a href=\"sub/gap.html\">sub/gap.mp4</a></td><td class=\"number\">1</td>"), "{index}");
+    assert!(index.contains("<a href=\"sub/gap.mp4.html\">sub/gap.mp4</a></td><td class=\"number\">1</td>"), "{index}");
     // Frames 13 to 28.
     workspace.says("boxes_from_file.py out/gap.mp4 out/gap.csv corrected.mp4 => 32 frames, 16 boxes attached, wrote …");
 
@@ -599,7 +599,7 @@ fn frames_in_which_no_face_leads_to_a_person_are_counted() {
 /// by the file that the page saves. Returns what hide.py prints.
 fn correct(workspace: &Workspace, stem: &str, choice: &str, boxes: &str) -> String {
     let page = "xvfb-run -a $ROOT/scripts/python gi -- $ROOT/tests/suite/review_page.py";
-    let said = workspace.stdout(&format!("{page} out-review/{stem}.html . {choice} {boxes}"));
+    let said = workspace.stdout(&format!("{page} out-review/{stem}.mp4.html . {choice} {boxes}"));
     assert!(
         said.contains(&format!(
             "--out '{}' --corrections '{stem}.corrections.json'",
@@ -647,7 +647,7 @@ fn a_result_is_corrected_on_its_review_page() {
     assert!(status == 0 && stdout.starts_with("missed.mp4: 16 frames, nothing was found; left out"), "{stdout}");
     assert!(changes(&workspace, "missed.mp4").iter().all(|changed| *changed == [0, 0]));
     let mode = |path: &str| workspace.0.join(path).metadata().unwrap().mode() & 0o777;
-    assert_eq!(["out-review", "out-review/index.html", "out-review/missed.html"].map(mode), [0o700, 0o600, 0o600]);
+    assert_eq!(["out-review", "out-review/index.html", "out-review/missed.mp4.html"].map(mode), [0o700, 0o600, 0o600]);
     let stdout = correct(&workspace, "missed", "''", "0,0.1,0.1,0.38,0.8 1.55,0.12,0.1,0.38,0.8");
     assert!(
         stdout
@@ -657,7 +657,7 @@ fn a_result_is_corrected_on_its_review_page() {
     let changed = changes(&workspace, "missed.mp4");
     assert!(changed.iter().all(|[left, right]| *left > 50_000 && *right < 20_000), "{changed:?}");
     assert!((media::sound(&workspace.0.join("out/missed.mp4")).0 - 1.6).abs() < 0.1);
-    assert_eq!(mode("out-review/missed.corrections.json"), 0o600);
+    assert_eq!(mode("out-review/missed.mp4.corrections.json"), 0o600);
 
     // Of two people the first one may be shown.
     workspace.write_faces(&[("left", 10), ("right", 10)]);
@@ -674,12 +674,13 @@ fn a_result_is_corrected_on_its_review_page() {
     assert!(changed.iter().all(|[left, _]| *left == 0), "{changed:?}");
     assert!(changed[10..].iter().all(|[_, right]| *right > 5_000), "{changed:?}");
     // The page shows what was corrected; the same corrections change nothing, and the results stay when hide.py is started again.
-    let page = fs::read_to_string(workspace.0.join("out-review/two.html")).unwrap();
+    let page = fs::read_to_string(workspace.0.join("out-review/two.mp4.html")).unwrap();
     assert!(page.contains(r#""show": [{"object": 1, "from": null, "to": null, "why": "shown"}]"#), "{page}");
     let before = versions(&workspace.0.join("out"));
     workspace.says(
         "hide.py --out=out --corrections two.json => 1 file already done…
          hide.py two.mp4 --out=out --cover=fill => 1 file already done…
+         hide.py two.mp4 --out=out --cover=blur =! …two.mp4: its result was corrected by hand, which a new search would lose: …
          hide.py --verify --out=out => out/missed.mp4: as it was made out/two.mp4: as it was made",
     );
     assert_eq!(versions(&workspace.0.join("out")), before);
@@ -736,10 +737,10 @@ fn changed_results_are_found() {
         ("sed -i 's/\"cover\": \"fill\"/\"cover\": \"blur\"/' out/hide-index.jsonl".into(), "the frame at …"),
         ("echo >>input.mp4".into(), "…input.mp4 was changed"),
         ("rm input.mp4".into(), "…input.mp4 is missing; it could not be covered again without its files"),
-        ("sed -i 2d out-review/input.detections.csv".into(), "…input.detections.csv was changed…"),
+        ("sed -i 2d out-review/input.mp4.detections.csv".into(), "…input.mp4.detections.csv was changed…"),
         (
             "rm -r out-review".into(),
-            "…input.detections.csv is missing; it could not be covered again: its detections were deleted…",
+            "…input.mp4.detections.csv is missing; it could not be covered again: its detections were deleted…",
         ),
     ] {
         workspace.shell(&format!("cp -a . ../${{PWD##*/}}-kept; {change}"));
