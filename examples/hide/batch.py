@@ -12,7 +12,7 @@ from .page import is_empty
 from .pictures import take_pictures
 from .pipeline import cover, versions
 from .play import Stuck
-from .review import CORRECTIONS, DETECTIONS, checksum
+from .review import DETECTIONS, checksum
 from .terminal import Full, Refused, count, printable
 
 # Maximum number of pictures of a result on the page: those of the worst doubts.
@@ -84,8 +84,6 @@ class Batch:
         files = dict(input=video, result=part, table=table_part)
         if table_part:
             files["detections"] = self.review.file(result, DETECTIONS)
-        if self.corrections:
-            files["corrections"] = self.review.file(result, CORRECTIONS)
         return {name: checksum(path) for name, path in files.items() if path}
 
     @staticmethod
@@ -121,7 +119,7 @@ class Batch:
             if not self.folder.is_own(result):
                 self.terminal.say(f"{printable(self.folder.inside(result))} was changed since it was made, and stays so")
         if done:
-            self.terminal.say(f"{count(len(done), 'file')} already done")
+            self.terminal.say(f"{count(len(done), 'file')} already done" + (", with these corrections" if self.corrections else ""))
         self.terminal.started, self.terminal.total = time.monotonic(), sum(size for _, _, size in pending)
         for number, (video, result, size) in enumerate(pending, 1):
             started, before = time.monotonic(), f"file {number} of {len(pending)}: "
@@ -133,9 +131,13 @@ class Batch:
 
             self.terminal.progress(before, name, at_once=True)
             try:
-                if (made := self.folder.entries.get(result)) and made["corrections"] and not self.corrections and not self.is_forced:
-                    raise Refused("its result was corrected by hand, which a new search would lose: name another folder with --out, or "
-                                  "replace it with --force")
+                made = self.folder.entries.get(result)
+                if made and made["corrections"] and not self.corrections and not self.is_forced:
+                    raise Refused("its result was corrected by hand, and a new search would lose that: change the cover with --corrections "
+                                  "FILE --cover HOW, name another folder with --out, or lose the corrections with --force")
+                if made and made["made"] and (other := [key for key in self.options if made["options"].get(key) != self.options[key]]):
+                    changes = ", ".join(f"{key} was {made['options'].get(key)}, is {self.options[key]}" for key in other)
+                    self.terminal.say(f"{name}: it is covered again ({changes})")
                 done.append(self.make(video, result, progress))
                 self.terminal.say(f"{name}: {outcome(done[-1])}")
             except (Refused, OSError) as error:
@@ -162,5 +164,6 @@ def outcome(entry):
     if is_empty(entry):
         parts.append("nothing was found")
     elif entry["objects"] is not None:
-        parts.append(f"{count(entry['objects'], 'object')} found, {entry['doubtful']:.1f} s doubtful")
+        what = "covered" if entry["corrections"] else "found"
+        parts.append(f"{count(entry['objects'], 'object')} {what}, {entry['doubtful']:.1f} s to look at")
     return "; ".join([", ".join(parts), *entry["notes"]])

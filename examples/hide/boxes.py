@@ -143,10 +143,9 @@ class Attacher:
 
     ELEMENTS = "appsink name=frames async=false sync=false max-buffers=4 appsrc name=boxes format=time block=true max-buffers=4"
 
-    def __init__(self, boxes, properties=None, counts=lambda box, time: True):
-        """`boxes` are lists by the name of their position, frame or time. `properties` are those of cudagaussblur. A box of which
-        `counts` is false in a frame of this time, in seconds, is not attached."""
-        self.all, self.properties, self.counts = boxes, properties or {}, counts
+    def __init__(self, boxes, properties=None):
+        """`boxes` are lists by the name of their position, frame or time. `properties` are those of cudagaussblur."""
+        self.all, self.properties = boxes, properties or {}
         # By the number of a frame and a box in it, the number of its object, if it has one; and the first number for others.
         self.attached = {}
         self.first_number = 1 + max((int(box.what) for box in boxes.get("frame", []) if box.what.isdecimal()), default=0)
@@ -182,8 +181,7 @@ class Attacher:
         """Pushes the frame that waits for its end."""
         (sample, start), buffer = self.waiting, self.waiting[0].get_buffer()
         spans = dict(frame=(self.frames, self.frames + 1), time=(start / Gst.SECOND, end / Gst.SECOND))
-        boxes = [box for position, schedule in self.schedules.items() for box in schedule.boxes_of(*spans[position])
-                 if self.counts(box, start / Gst.SECOND)]
+        boxes = [box for position, schedule in self.schedules.items() for box in schedule.boxes_of(*spans[position])]
         # A new buffer with the same memory: this one is writable.
         parts = Gst.BufferCopyFlags.TIMESTAMPS | Gst.BufferCopyFlags.FLAGS | Gst.BufferCopyFlags.META
         buffer = buffer.copy_region(parts | Gst.BufferCopyFlags.MEMORY, 0, buffer.get_size())

@@ -12,7 +12,7 @@ from gi.repository import Gst
 
 from .batch import Batch
 from .boxes import Attacher
-from .folder import PAGE, Folder, find_videos, is_same, name_results, state
+from .folder import INDEX, PAGE, Folder, find_videos, is_same, name_results, state
 from .jobs import JOBS, SETTINGS, Setup
 from .page import is_empty
 from .play import Stuck
@@ -65,10 +65,11 @@ def parse_arguments():
     arguments = parser.parse_args()
     other = next((name for name in ("corrections", "verify", "delete_review") if getattr(arguments, name)), None)
     given = [name for name, value in vars(arguments).items()
-             if value != parser.get_default(name) and name not in (other, "out", "backend") and value != []]
+             if value != parser.get_default(name) and name not in (other, "out", "backend") and value != []
+             and (other, name) != ("corrections", "cover")]
     if other and given:
-        parser.error(f"--{other.replace('_', '-')} takes no input and no option but --out and --backend: results keep the options that "
-                     "they were made with")
+        parser.error(f"--{other.replace('_', '-')} takes no video, and of the options --out{', --cover' * (other == 'corrections')} and "
+                     "--backend: results keep the others, with which they were made")
     if not other and not arguments.inputs:
         parser.error("name a video, or a folder of videos")
     if arguments.kernel_size and not (arguments.kernel_size % 2 and 0 < arguments.kernel_size <= 801):
@@ -126,9 +127,10 @@ def run():
         if arguments.delete_review:
             return delete_review(review, terminal)
         is_made = not arguments.corrections and not arguments.verify
-        if not is_made and not os.path.isdir(arguments.out):
+        if not is_made and not os.path.isfile(os.path.join(arguments.out, INDEX)):
             raise Refused(f"{printable(arguments.out)} is no folder of results: name it with --out")
-        review.check()
+        if not arguments.verify:
+            review.check()
         if is_made:
             job, blur = JOBS[arguments.hide], f"backend={arguments.backend} kernel-size={arguments.kernel_size}"
             setup = Setup(job, arguments.chosen, blur, arguments.size, not arguments.no_sound)
@@ -163,19 +165,19 @@ def run():
             folder.write_page()
             has_pages = review.write_index(folder.shown())
     summarize(terminal, folder, done, failed)
-    if has_pages:
+    if has_pages and done:
         terminal.say(f"review the results in {review.name}/index.html, which shows open faces; --delete-review deletes it")
     return 1 if failed else 0
 
 
-def setup_again(entry, review, backend, corrections=None):
-    """The setup that a result was made with. Its detections are attached again, if there were any."""
-    options, replay = entry["options"], None
+def setup_again(entry, review, backend, corrections=None, cover=None):
+    """The options of a result, with another cover if one is given, and the setup for them. Its detections are attached again, if there were any."""
+    options, replay = entry["options"] | (dict(cover=cover) if cover else {}), None
     job = JOBS[options["hide"]]
     if "doubts" in job:
         replay, job = review.replay(entry["result"], corrections), job | dict(finder=Attacher.ELEMENTS)
     chosen = {name: options[name] for name in SETTINGS if name in options}
-    return Setup(job, chosen, f"backend={backend} kernel-size={options['kernel']}", options["size"], options["sound"], replay)
+    return options, Setup(job, chosen, f"backend={backend} kernel-size={options['kernel']}", options["size"], options["sound"], replay)
 
 
 def correct(arguments, folder, review, terminal):
@@ -190,22 +192,22 @@ def correct(arguments, folder, review, terminal):
                 raise Refused(f"{printable(folder.path)} has no result {printable(corrections.result)}: name its folder with --out")
             if not is_same(entry["state"], state(entry["input"])):
                 raise Refused(f"{printable(entry['input'])} is missing or was changed since")
-            setup = setup_again(entry, review, arguments.backend, corrections)
+            options, setup = setup_again(entry, review, arguments.backend, corrections, arguments.cover)
             if not corrections.detections == entry["sums"]["detections"] == checksum(review.file(corrections.result, DETECTIONS)):
-                raise Refused("it is for other detections than those of the result: open the review page again")
+                raise Refused("it is for another video, or for an older search of this one: open the review page again")
         except (Refused, OSError) as error:
             failed.append(f"{printable(path)}: {error.strerror if isinstance(error, OSError) else error}")
             terminal.say(failed[-1], True)
             continue
         tasks = [(entry["input"], corrections.result, os.stat(entry["input"]).st_size)]
-        made, refused = Batch(setup, entry["options"], folder, review, terminal, tasks, False, corrections).run(tasks)
+        made, refused = Batch(setup, options, folder, review, terminal, tasks, False, corrections).run(tasks)
         done, failed = done + made, failed + refused
     return done, failed
 
 
 def verify_all(folder, review, backend, terminal):
     """Says which results are not as they were made."""
-    entries, failures = [entry for entry in folder.shown() if not entry["failure"]], 0
+    entries, failures = [entry for _, entry in sorted(folder.entries.items()) if not entry["failure"]], 0
     if not entries:
         raise Refused(f"{printable(folder.path)} has no results")
     for number, entry in enumerate(entries, 1):
@@ -215,9 +217,10 @@ def verify_all(folder, review, backend, terminal):
             terminal.progress(f"file {number} of {len(entries)}: ", name, f": {count(frames, 'frame')}")
 
         corrections = entry["corrections"] and Corrections(entry["corrections"])
-        differing = verify(entry, folder, review, lambda: setup_again(entry, review, backend, corrections), progress)
+        differing, is_covered = verify(entry, folder, review, lambda: setup_again(entry, review, backend, corrections)[1], progress)
         failures += bool(differing)
-        terminal.say(f"{name}: {'; '.join(differing) or 'as it was made'}", bool(differing))
+        same = "as it was made" if is_covered else "its checksums are right; it was not covered again, because the review was deleted"
+        terminal.say(f"{name}: {'; '.join(differing) or same}", bool(differing))
     return 1 if failures else 0
 
 
@@ -227,7 +230,7 @@ def delete_review(review, terminal):
     review.check()
     left = review.delete()
     terminal.say(f"{review.name} is deleted" + (
-        f" but for {count(len(left), 'file')} of others: {', '.join(map(printable, left))}" if left else ""))
+        f", except for {count(len(left), 'file')} that this program has not written: {', '.join(map(printable, left))}" if left else ""))
     return 0
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MPL-2.0
-"""The private folder beside the results: pages with pictures of open faces on which a person reviews a result, the detections that
-it was made from, and the corrections that were applied."""
+"""The private folder beside the results: pages with pictures of open faces, on which a person reviews a result, and the detections
+that it was made from; and the corrections that such a page saves."""
 
 import hashlib
 import html
@@ -10,6 +10,7 @@ import os
 import pathlib
 import re
 import stat
+import sys
 import urllib.parse
 from dataclasses import replace
 
@@ -23,10 +24,12 @@ from .terminal import Refused, printable
 
 INDEX = "index.html"
 # Endings of the files about a result.
-PAGE, DETECTIONS, CORRECTIONS = ".html", ".detections.csv", ".corrections.json"
+PAGE, DETECTIONS = ".html", ".detections.csv"
 TEMPLATE = pathlib.Path(__file__).with_name("review.html")
 # What is around the data of a page.
 BEGIN, END = '<script id="data" type="application/json">', "</script>"
+# In seconds.
+ROUNDED = 0.001
 # Pages show so many objects, those with doubts first.
 MOST_OBJECTS = 500
 
@@ -85,21 +88,20 @@ class Review:
         labels = [track.label for track in tracks if track.label]
         self.write_page(result, dict(
             result=result, detections=checksum(self.file(result, DETECTIONS)), size=work.size, seconds=work.report.end / Gst.SECOND,
-            label=labels[0] if labels else "face", objects=sorted(objects, key=lambda one: one["number"]),
+            frames=work.report.frames, label=labels[0] if labels else "face", objects=sorted(objects, key=lambda one: one["number"]),
             left_out=len(work.report.objects) - len(tracks), corrections=None))
 
     def write_page(self, result, data):
         page = self.file(result, PAGE)
         video = os.path.relpath(os.path.join(os.path.abspath(self.out), result), os.path.dirname(page))
-        data |= dict(video=urllib.parse.quote(os.fsencode(video)), out=os.path.abspath(self.out))
+        data |= dict(video=urllib.parse.quote(os.fsencode(video)), out=os.path.abspath(self.out), program=os.path.abspath(sys.argv[0]))
         data = json.dumps(data).replace("<", "\\u003c")
         values = dict(GENERATOR=GENERATOR, RESULT=html.escape(printable(result)), DATA=BEGIN + data + END)
         text = TEMPLATE.read_text(encoding="utf-8")
         self.write(page, re.sub("|".join(values), lambda name: values[name[0]], text))
 
     def correct(self, result, text):
-        """Keeps the corrections that a result was made with, and shows them on its page."""
-        self.write(self.file(result, CORRECTIONS), text)
+        """Shows the corrections that a result was made with on its page."""
         try:
             with open(self.file(result, PAGE), encoding="utf-8") as file:
                 data = json.loads(file.read().split(BEGIN)[1].split(END)[0])
@@ -116,17 +118,21 @@ class Review:
         return bool(entries)
 
     def delete(self):
-        """Deletes all files of this program. Returns those of others, which stay."""
-        left = []
+        """Deletes all files of this program. Returns those of others, which stay; their folder still counts as one of this program."""
+        index, left = os.path.join(self.path, INDEX), []
         for place, _, files in os.walk(self.path, topdown=False):
-            for name in files:
-                path = os.path.join(place, name)
-                if name.endswith((DETECTIONS, CORRECTIONS, ".part")) or name.endswith(PAGE) and is_own_page(path):
-                    os.unlink(path)
+            for path in (os.path.join(place, name) for name in files):
+                if path.endswith((DETECTIONS, ".part")) or path.endswith(PAGE) and is_own_page(path):
+                    if path != index:
+                        os.unlink(path)
                 else:
                     left.append(path)
+            if place == self.path and not left:
+                os.unlink(index)
             if not os.listdir(place):
                 os.rmdir(place)
+        if left:
+            self.write(index, index_of_pages([]))
         return left
 
     def replay(self, result, corrections=None):
@@ -139,9 +145,9 @@ class Review:
             raise Refused("its detections were deleted: search again with --force") from None
         if not corrections:
             return Attacher(dict(frame=boxes))
-        if unknown := corrections.shown.keys() - {box.what for box in boxes}:
+        if unknown := corrections.shown - {box.what for box in boxes}:
             raise Refused(f"it names object {min(unknown)}, which was not found")
-        return Attacher(dict(frame=boxes, time=corrections.marks), counts=corrections.covers)
+        return Attacher(dict(frame=[box for box in boxes if box.what not in corrections.shown], time=corrections.marks))
 
 
 def object_of(track, report, pictures):
@@ -162,9 +168,7 @@ class Corrections:
         try:
             data = json.loads(text)
             self.result, self.detections = str(data["result"]), str(data["detections"])
-            self.shown = {}
-            for one in data["show"]:
-                self.shown.setdefault(str(int(one["object"])), []).append((seconds(one["from"], 0), seconds(one["to"], math.inf)))
+            self.shown = {str(int(one["object"])) for one in data["show"]}
             self.marks = []
             for number, mark in enumerate(data["cover"], 1):
                 self.marks += keyframes(mark, number)
@@ -177,23 +181,12 @@ class Corrections:
         self.marks.sort(key=lambda box: box.position)
         link_keyframes(self.marks, "time")
 
-    def covers(self, box, time):
-        """Whether a box counts in the frame of this time."""
-        return not any(start <= time <= end for start, end in self.shown.get(box.what, []))
-
     def sentence(self):
         """For the report."""
         marks = len({box.id for box in self.marks})
         shown, added = len(self.shown), f"{marks} box{'es' if marks != 1 else ''} added" if marks else ""
         parts = [f"{shown} object{'s' if shown != 1 else ''} shown" if shown else "", added]
         return "corrected by hand: " + ", ".join(filter(None, parts))
-
-
-def seconds(value, default):
-    value = default if value is None else float(value)
-    if math.isnan(value) or value < 0:
-        raise ValueError(f"{value} is not a time")
-    return value
 
 
 def keyframes(mark, number):
@@ -205,11 +198,10 @@ def keyframes(mark, number):
             raise ValueError(f"box {number} is empty or not finite")
         boxes.append(Box(time, (x, y, x + width, y + height), str(mark["label"]), id=f"mark {number}"))
     boxes.sort(key=lambda box: box.position)
-    begin, end = seconds(mark["from"], 0), seconds(mark["to"], 0)
-    if not boxes or begin > boxes[0].position or end < boxes[-1].position:
+    begin, end = float(mark["from"]), float(mark["to"])
+    if not boxes or not 0 <= begin <= boxes[0].position or not boxes[-1].position <= end < math.inf:
         raise ValueError(f"box {number} has no place, or one outside of its time")
-    if begin < boxes[0].position:
-        boxes.insert(0, replace(boxes[0], position=begin))
-    if end > boxes[-1].position:
-        boxes.append(replace(boxes[-1], position=end))
-    return boxes
+    # Browsers round the time of a frame.
+    boxes.insert(0, replace(boxes[0], position=max(0, begin - ROUNDED)))
+    boxes.append(replace(boxes[-1], position=end + ROUNDED))
+    return boxes if boxes[0].position < boxes[1].position else boxes[1:]

@@ -14,7 +14,7 @@ from .inputs import Input
 from .jobs import Encoder, Muxer
 from .pipeline import Work
 from .play import play
-from .review import CORRECTIONS, DETECTIONS, checksum
+from .review import DETECTIONS, checksum
 from .terminal import Refused, count, printable
 
 # In place of an encoder: frames as they are covered.
@@ -27,22 +27,22 @@ BLOCK, STEP, DIFFERENCE = 16, 4, 8
 
 
 def verify(entry, folder, review, setup, progress):
-    """The sentences about what differs."""
+    """The sentences about what differs, and whether the input could be covered again."""
     result, differing = entry["result"], []
     files = dict(input=entry["input"], result=folder.inside(result), table=folder.inside(table_of(result)),
-                 detections=review.file(result, DETECTIONS), corrections=review.file(result, CORRECTIONS))
+                 detections=review.file(result, DETECTIONS))
+    is_deleted = "detections" in entry["sums"] and not os.path.lexists(review.path)
     for name, expected in entry["sums"].items():
-        found = checksum(files[name])
+        found = expected if name == "detections" and is_deleted else checksum(files[name])
         if found != expected:
             differing.append(f"{printable(files[name])} {'is missing' if found is None else 'was changed'}")
-    if os.path.exists(files["input"]) and os.path.exists(files["result"]):
-        try:
-            differing += compare(entry, files, setup(), progress)
-        except Refused as refused:
-            differing.append(f"it could not be covered again: {refused}")
-    else:
-        differing.append("it could not be covered again without its files")
-    return differing
+    if is_deleted or not os.path.exists(files["input"]) or not os.path.exists(files["result"]):
+        return differing, False
+    try:
+        differing += compare(entry, files, setup(), progress)
+    except Refused as refused:
+        differing.append(f"it could not be covered again: {refused}")
+    return differing, True
 
 
 def compare(entry, files, setup, progress):

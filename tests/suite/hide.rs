@@ -106,11 +106,11 @@ fn a_folder_of_all_kinds_of_files_is_covered_and_reported() {
     let (status, stdout, stderr) = hide(&workspace, "in --out=out --cover=fill");
     assert_eq!(status, 1, "{stdout}{stderr}");
     let expected = "\
-in/gap.mp4: 32 frames, 1 object found, 1.5 s doubtful; left out: tags (description)
+in/gap.mp4: 32 frames, 1 object found, 1.5 s to look at; left out: tags (description)
 in/nobody.mp4: 6 frames, nothing was found
-in/turned.mp4: 6 frames, 1 object found, 0.0 s doubtful
-in/variable.mkv: 16 frames, 1 object found, 0.0 s doubtful
-in/sub/gap.mp4: 8 frames, 1 object found, 0.0 s doubtful
+in/turned.mp4: 6 frames, 1 object found, 0.0 s to look at
+in/variable.mkv: 16 frames, 1 object found, 0.0 s to look at
+in/sub/gap.mp4: 8 frames, 1 object found, 0.0 s to look at
 5 videos in out; look at out/report.html
 1.5 s in 1 video may show what should be covered: the report has pictures
 nothing was found in 1 video, so nothing is covered there: look at out/nobody.mp4
@@ -249,7 +249,7 @@ fn a_run_that_is_stopped_goes_on_where_it_was() {
     hide(&workspace, "in/a.mp4 --out=out --hide=everything --sigma=3");
     workspace.shell("touch -d 2020-01-01 in/c.mp4");
     let (_, stdout, _) = hide(&workspace, arguments);
-    assert!(stdout.starts_with("1 file already done\nin/a.mp4: 10 frames; left out: tags (description)\nin/c.mp4: 10 frames; left out: tags (description)\n"), "{stdout}");
+    assert!(stdout.starts_with("1 file already done\nin/a.mp4: it is covered again (sigma was 3.0, is 5)\nin/a.mp4: 10 frames; left out: tags (description)\nin/c.mp4: 10 frames; left out: tags (description)\n"), "{stdout}");
     let after = versions(&out);
     let changed = before.iter().filter(|(name, version)| after[*name] != **version);
     assert_eq!(changed.map(|(name, _)| name).collect::<Vec<_>>(), ["a.mp4", "c.mp4"]);
@@ -600,13 +600,8 @@ fn frames_in_which_no_face_leads_to_a_person_are_counted() {
 fn correct(workspace: &Workspace, stem: &str, choice: &str, boxes: &str) -> String {
     let page = "xvfb-run -a $ROOT/scripts/python gi -- $ROOT/tests/suite/review_page.py";
     let said = workspace.stdout(&format!("{page} out-review/{stem}.mp4.html . {choice} {boxes}"));
-    assert!(
-        said.contains(&format!(
-            "--out '{}' --corrections '{stem}.corrections.json'",
-            workspace.0.join("out").display()
-        )),
-        "{said}"
-    );
+    let command = format!("/hide.py' --out '{}' --corrections '{stem}.20", workspace.0.join("out").display());
+    assert!(said.contains(&command), "{said}");
     workspace.shell(&format!("mv saved.json {stem}.json"));
     let (status, stdout, stderr) = hide(workspace, &format!("--out=out --corrections {stem}.json"));
     assert_eq!(status, 0, "{stdout}{stderr}");
@@ -650,14 +645,14 @@ fn a_result_is_corrected_on_its_review_page() {
     assert_eq!(["out-review", "out-review/index.html", "out-review/missed.mp4.html"].map(mode), [0o700, 0o600, 0o600]);
     let stdout = correct(&workspace, "missed", "''", "0,0.1,0.1,0.38,0.8 1.55,0.12,0.1,0.38,0.8");
     assert!(
-        stdout
-            .starts_with("out/missed.mp4: 16 frames, 1 object found, 0.0 s doubtful; corrected by hand: 1 box added; "),
+        stdout.starts_with(
+            "out/missed.mp4: 16 frames, 1 object covered, 0.0 s to look at; corrected by hand: 1 box added; "
+        ),
         "{stdout}"
     );
     let changed = changes(&workspace, "missed.mp4");
     assert!(changed.iter().all(|[left, right]| *left > 50_000 && *right < 20_000), "{changed:?}");
     assert!((media::sound(&workspace.0.join("out/missed.mp4")).0 - 1.6).abs() < 0.1);
-    assert_eq!(mode("out-review/missed.mp4.corrections.json"), 0o600);
 
     // Of two people the first one may be shown.
     workspace.write_faces(&[("left", 10), ("right", 10)]);
@@ -666,8 +661,9 @@ fn a_result_is_corrected_on_its_review_page() {
     assert!(stdout.starts_with("two.mp4: 20 frames, 2 objects found"), "{stdout}");
     let stdout = correct(&workspace, "two", "shown", "");
     assert!(
-        stdout
-            .starts_with("out/two.mp4: 20 frames, 1 object found, 0.0 s doubtful; corrected by hand: 1 object shown\n"),
+        stdout.starts_with(
+            "out/two.mp4: 20 frames, 1 object covered, 0.0 s to look at; corrected by hand: 1 object shown\n"
+        ),
         "{stdout}"
     );
     let changed = changes(&workspace, "two.mp4");
@@ -675,15 +671,30 @@ fn a_result_is_corrected_on_its_review_page() {
     assert!(changed[10..].iter().all(|[_, right]| *right > 5_000), "{changed:?}");
     // The page shows what was corrected; the same corrections change nothing, and the results stay when hide.py is started again.
     let page = fs::read_to_string(workspace.0.join("out-review/two.mp4.html")).unwrap();
-    assert!(page.contains(r#""show": [{"object": 1, "from": null, "to": null, "why": "shown"}]"#), "{page}");
+    assert!(page.contains(r#""show": [{"object": 1, "why": "shown"}]"#), "{page}");
     let before = versions(&workspace.0.join("out"));
     workspace.says(
-        "hide.py --out=out --corrections two.json => 1 file already done…
+        "hide.py --out=out --corrections two.json => 1 file already done, with these corrections…
          hide.py two.mp4 --out=out --cover=fill => 1 file already done…
-         hide.py two.mp4 --out=out --cover=blur =! …two.mp4: its result was corrected by hand, which a new search would lose: …
+         hide.py two.mp4 --out=out --cover=blur =! …two.mp4: its result was corrected by hand, and a new search would lose that: …
          hide.py --verify --out=out => out/missed.mp4: as it was made out/two.mp4: as it was made",
     );
     assert_eq!(versions(&workspace.0.join("out")), before);
+
+    // Another cover needs no search either, and keeps the corrections.
+    let (_, stdout, _) = hide(&workspace, "--out=out --corrections two.json --cover=mosaic");
+    assert!(
+        stdout.starts_with(
+            "out/two.mp4: it is covered again (cover was fill, is mosaic)\nout/two.mp4: 20 frames, 1 object covered"
+        ),
+        "{stdout}"
+    );
+    let changed = changes(&workspace, "two.mp4");
+    assert!(
+        changed.iter().all(|[left, _]| *left == 0) && changed[10..].iter().all(|[_, right]| *right > 1_000),
+        "{changed:?}"
+    );
+    let before = versions(&workspace.0.join("out"));
 
     // What is not what was reviewed is refused.
     workspace.write("broken.json", "{");
@@ -694,10 +705,10 @@ fn a_result_is_corrected_on_its_review_page() {
         "hide.py --out=out --corrections broken.json =! …broken.json: it is not a file of corrections from a review page: …
          hide.py --out=out --corrections absent.json =! …absent.json: No such file or directory…
          hide.py --out=out --corrections none.json =! …none.json: out has no result none.mp4: name its folder with --out…
-         hide.py --out=out --corrections other.json =! …other.json: it is for other detections than those of the result…
+         hide.py --out=out --corrections other.json =! …other.json: it is for another video, or for an older search of this one: …
          hide.py --out=out --corrections object.json =! …object.json: it names object 7, which was not found…
          hide.py --out=none --verify =! …none is no folder of results: name it with --out
-         hide.py --out=out --corrections two.json two.mp4 =! …--corrections takes no input and no option but --out and --backend…",
+         hide.py --out=out --corrections two.json two.mp4 =! …--corrections takes no video, and of the options --out, --cover and --backend…",
     );
     workspace.shell("cp two.mp4 copy.mp4; cp missed.mp4 two.mp4");
     workspace.says("hide.py --out=out --corrections two.json =! …two.json: …two.mp4 is missing or was changed since…");
@@ -705,9 +716,16 @@ fn a_result_is_corrected_on_its_review_page() {
     assert_eq!(versions(&workspace.0.join("out")), before);
 
     workspace.says(
-        "hide.py --delete-review --out=out => out-review is deleted but for 1 file of others: …/out-review/two.json",
+        "hide.py --delete-review --out=out => out-review is deleted, except for 1 file that this program has not written: …/out-review/two.json",
     );
-    assert_eq!(names(&workspace.0.join("out-review")), ["two.json"]);
+    assert_eq!(names(&workspace.0.join("out-review")), ["index.html", "two.json"]);
+    workspace.shell("rm out-review/two.json");
+    workspace.says(
+        "hide.py --delete-review --out=out => out-review is deleted
+         hide.py --delete-review --out=out =! …there is no out-review
+         hide.py --verify --out=out => out/missed.mp4: its checksums are right; it was not covered again, because the review was deleted…",
+    );
+    assert!(!workspace.has("out-review"));
 }
 
 /// Each change of what a run has left is found, also if the checksum in the index is changed with it.
@@ -736,10 +754,11 @@ fn changed_results_are_found() {
         ),
         ("sed -i 's/\"cover\": \"fill\"/\"cover\": \"blur\"/' out/hide-index.jsonl".into(), "the frame at …"),
         ("echo >>input.mp4".into(), "…input.mp4 was changed"),
-        ("rm input.mp4".into(), "…input.mp4 is missing; it could not be covered again without its files"),
+        ("rm input.mp4".into(), "…input.mp4 is missing"),
+        ("rm out/input.mp4".into(), "out/input.mp4 is missing"),
         ("sed -i 2d out-review/input.mp4.detections.csv".into(), "…input.mp4.detections.csv was changed…"),
         (
-            "rm -r out-review".into(),
+            "rm out-review/input.mp4.detections.csv".into(),
             "…input.mp4.detections.csv is missing; it could not be covered again: its detections were deleted…",
         ),
     ] {
