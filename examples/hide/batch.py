@@ -9,14 +9,10 @@ from gi.repository import Gst
 
 from .folder import new_part, put, state, table_of, write_part
 from .page import is_empty
-from .pictures import take_pictures
 from .pipeline import cover, versions
 from .play import Stuck
 from .review import DETECTIONS, checksum
 from .terminal import Full, Refused, count, printable
-
-# Maximum number of pictures of a result on the page: those of the worst doubts.
-MOST_PICTURES = 20
 
 
 class Batch:
@@ -52,7 +48,6 @@ class Batch:
             work = cover(self.setup, video, descriptor, progress)
             if self.corrections and (unused := self.setup.on_pipeline.unused()):
                 raise Refused(f"{count(len(unused), 'box')} of the corrections or detections beyond the end of the video")
-            found = self.doubts(work, part) if has_doubts else dict(objects=None, doubtful=0, doubts=[])
             if state(video) != before:
                 raise Refused("it changed while it was read: start the same command again")
             # Sorted by time, results lie as the inputs do.
@@ -66,7 +61,7 @@ class Batch:
                 self.review.keep(result, work)
             entry = self.line(
                 video, result, before, made=state(part), table=state(table_part) if table_part else None, notes=work.notes,
-                sums=self.sums(video, part, table_part, result), versions=versions(work), **self.numbers(work), **found)
+                sums=self.sums(video, part, table_part, result), versions=versions(work), **self.numbers(work))
             # First, so that a result that exists is in the index, whenever the program is killed.
             self.folder.add(entry)
             if table_part:
@@ -88,19 +83,13 @@ class Batch:
 
     @staticmethod
     def numbers(work):
-        """What the index has of any result."""
-        is_searched = work.setup.finder != "identity"
-        return dict(frames=len(work.pushed), seconds=max(work.ends) / Gst.SECOND, covered=work.report.covered if is_searched else None)
-
-    @staticmethod
-    def doubts(work, part):
-        """What the index has of doubts, with pictures of the worst."""
-        doubts = work.report.doubts
-        worst = sorted(doubts, key=lambda doubt: doubt.rank())[:MOST_PICTURES]
-        pictures = take_pictures(part, {doubt.shown for doubt in worst}) if worst else {}
-        return dict(objects=len(work.report.objects), doubtful=work.report.doubtful_seconds(), doubts=[
-            dict(sentence=doubt.sentence(), shown=doubt.shown, picture=pictures.get(doubt.shown), box=work.share(doubt.box()))
-            for doubt in doubts])
+        """What the index has of the frames of a result."""
+        report, has_doubts = work.report, "doubts" in work.setup.job
+        return dict(
+            frames=len(work.pushed), seconds=max(work.ends) / Gst.SECOND,
+            covered=report.covered if work.setup.finder != "identity" else None,
+            objects=len(report.objects) if has_doubts else None, doubtful=report.doubtful_seconds() if has_doubts else 0,
+            doubts=[dict(sentence=doubt.sentence(), shown=doubt.shown) for doubt in report.doubts] if has_doubts else [])
 
     def line(self, video, result, before, **values):
         return dict(result=result, input=os.path.realpath(video), state=before, options=self.options, made=None, table=None,

@@ -240,7 +240,7 @@ def summarize(terminal, folder, done, failed):
     if doubtful := [entry for entry in done if entry["doubts"]]:
         seconds = sum(entry["doubtful"] for entry in doubtful)
         videos = count(len(doubtful), "video")
-        terminal.say(f"{seconds:.1f} s in {videos} may show what should be covered: the report has pictures")
+        terminal.say(f"{seconds:.1f} s in {videos} may show what should be covered: the report lists them")
     if empty := [printable(folder.inside(entry["result"])) for entry in done if is_empty(entry)]:
         terminal.say(f"nothing was found in {count(len(empty), 'video')}, so nothing is covered there: look at " + ", ".join(empty))
     if len(failed) + len(done) > 1 and failed:

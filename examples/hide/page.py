@@ -13,20 +13,16 @@ STYLE = """\
 body { font: 16px/1.4 sans-serif; max-width: 64em; margin: 2em auto; padding: 0 1em; color: #222; background: #fff }
 table { border-collapse: collapse; width: 100% } th, td { text-align: left; vertical-align: top; padding: .3em .8em .3em 0;
 border-bottom: 1px solid #ccc; overflow-wrap: anywhere } .number { text-align: right; white-space: nowrap }
-.look { color: #a00; font-weight: bold } figure { display: inline-block; width: 30em; max-width: 100%; margin: 0 1em 1em 0;
-vertical-align: top } .picture { position: relative; overflow: hidden } img { width: 100%; display: block } .picture i { position: absolute;
-border: 2px solid #f00; outline: 1px solid #fff } figcaption { font-size: .9em } section { break-inside: avoid-page }
-@media print { body { margin: 0; max-width: none } figure { width: 30%; break-inside: avoid } a { color: inherit } }
+.look { color: #a00; font-weight: bold } section { break-inside: avoid-page }
+@media print { body { margin: 0; max-width: none } a { color: inherit } }
 """
 # Says that a page is of this program, which may replace it.
 GENERATOR = '<meta name="generator" content="cudagaussblur hide.py">'
 EXPLANATION = """\
-<p>Before you publish, look at every video in which nothing was found. Also look at the others: an object that was never detected is visible
-and not listed.</p>
+<p>Before you publish, watch every video in full: an object that was never detected is visible, and is not listed here.</p>
 """
 DOUBTS = """\
-<p>At the times below a face or plate may be visible. The red box is where the cover ended or began, or between both. The CSV files have
-the same times as boxes. Corrections are made on the review page, which <code>hide.py</code> has named when it ended.</p>
+<p>At the times below a face or plate may be visible. The CSV files have the same times, with boxes.</p>
 """
 PRIVATE = """\
 <p class="look">These pages show what the results hide. Do not pass this folder on, and delete it when the results are published:
@@ -70,7 +66,7 @@ def page(entries):
         if entry["doubts"]:
             remarks.append(f'<a href="#doubts-{number}">{count(len(entry["doubts"]), "doubt")}</a>')
             sections.append(f'<section id="doubts-{number}"><h2>{link(entry["result"], name)}</h2>\n'
-                            + "\n".join(figure(entry["result"], doubt) for doubt in entry["doubts"]) + "</section>\n")
+                            + "<ul>" + "\n".join(doubt_line(entry["result"], doubt) for doubt in entry["doubts"]) + "</ul></section>\n")
         found = "" if entry["objects"] is None else entry["objects"]
         cells = entry["frames"], f'{entry["seconds"]:.1f} s', found, f'{entry["doubtful"]:.1f} s' if entry["doubtful"] else ""
         numbers = "".join(f'<td class="number">{cell}</td>' for cell in cells)
@@ -90,12 +86,6 @@ def is_empty(entry):
     return entry["covered"] == 0
 
 
-def figure(result, doubt):
-    picture = ""
-    if doubt["picture"]:
-        place = "; ".join(f"{side}: {100 * share:.2f}%" for side, share in zip(("left", "top", "width", "height"), doubt["box"]))
-        picture = f'<div class="picture"><img alt="" src="data:image/jpeg;base64,{doubt["picture"]}"><i style="{place}"></i></div>'
+def doubt_line(result, doubt):
     place = f"#t={doubt['shown'] / Gst.SECOND:.2f}"
-    moment = f'picture at {doubt["shown"] / Gst.SECOND:.1f} s' if picture else "play"
-    text = f'{html.escape(doubt["sentence"])} ({link(result, moment, place)})'
-    return f"<figure>{picture}<figcaption>{text}</figcaption></figure>"
+    return f'<li>{html.escape(doubt["sentence"])} ({link(result, "play", place)})</li>'

@@ -268,10 +268,6 @@ class Work:
             if faceless := stats.get_uint64("faceless")[1]:
                 self.notes.append(f"in {count(faceless, 'frame')} no face was found: {self.setup.job['faceless']}")
 
-    def share(self, box):
-        """A box as shares of the width and the height."""
-        return [round(side / self.size[number % 2], 4) for number, side in enumerate(box)]
-
     def remarks(self):
         """How the pictures of the result differ from the input's, besides the covers."""
         notes, latest = [], list(itertools.accumulate(self.pushed, max))

@@ -28,15 +28,9 @@ class Doubt:
     shown: int
     # What is covered at the beginning and at the end.
     boxes: tuple
-    brief: bool = False
-    detections: int = 0
     # The number of the object, and the id of this span in the table.
     number: int = 0
     id: str = ""
-
-    def rank(self):
-        """Sort key, worst first: long-lived objects, then kind, then no cover at the end, then most detections."""
-        return self.brief, list(KINDS).index(self.what), self.end is None, -self.detections
 
     def sentence(self):
         end = "the end" if self.end is None else f"{math.ceil(self.end / 10**8) / 10:.1f} s"
@@ -74,7 +68,6 @@ class Track:
     views: list = field(default_factory=list)
     # Whether its latest detection is inside the picture. Its cover grows beyond the edges after that.
     inside: bool = False
-    detections: int = 0
     # When it was first detected, and last.
     first: int | None = None
     last: int = 0
@@ -170,7 +163,6 @@ class Report:
             start, place = track.missing
             track.doubts.append(Doubt("gap", track.label, start, now, (start + now) // 2, (place, box)))
         track.last, track.missing, track.missed = now, None, 0
-        track.detections += 1
 
     def close(self, number, end):
         """Moves the doubts of a track to the list: in the first frame without it, or at the end of the video."""
@@ -188,7 +180,7 @@ class Report:
         if track.doubts and track.number is None:
             track.number = next(self.numbers)
         for doubt in track.doubts:
-            doubt.brief, doubt.detections, doubt.number = brief, track.detections, track.number
+            doubt.number = track.number
         self.doubts += track.doubts
 
     def finish(self):

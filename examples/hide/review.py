@@ -156,7 +156,7 @@ def object_of(track, report, pictures):
              for what, view in zip(("first", "least certain", "last"), track.views) if view.picture]
     return dict(
         number=track.number, label=track.label or "object", views=views, doubts=[
-            dict(sentence=doubt.sentence(), time=doubt.shown / Gst.SECOND) for doubt in track.doubts],
+            dict(sentence=doubt.sentence(), time=doubt.shown / Gst.SECOND, box=doubt.box()) for doubt in track.doubts],
         spans=[(start / Gst.SECOND, end / Gst.SECOND, what) for start, end, what in track.spans(report.end)])
 
 

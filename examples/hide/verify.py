@@ -71,15 +71,12 @@ def compare(entry, files, setup, progress):
         if size != other_size or difference(one, other, size[0]) > DIFFERENCE:
             differing.append(f"the frame at {work.pushed[frame] / Gst.SECOND:.2f} s is not what its input and its detections give")
             break
-    found = Batch.numbers(work)
     if "doubts" in setup.job:
-        found |= dict(objects=len(work.report.objects), doubtful=work.report.doubtful_seconds())
         with open(files["table"], encoding="utf-8", newline="") as table:
             if table.read() != work.report.table():
                 differing.append(f"{printable(files['table'])} is not what its input and its detections give")
-    differing += [f"the index says {name}: {entry[name]}, covering again gives {value}"
-                  for name, value in found.items() if entry[name] != value]
-    return differing
+    return differing + [f"the index says {name}: {entry[name]}, covering again gives {value}"
+                        for name, value in Batch.numbers(work).items() if entry[name] != value]
 
 
 class Frames:
