@@ -11,7 +11,7 @@ from .folder import new_part, put, state, table_of, write_part
 from .page import is_empty
 from .pipeline import cover, versions
 from .play import Stuck
-from .review import DETECTIONS, checksum
+from .review import DETECTIONS, Corrections, checksum
 from .terminal import Full, Refused, count, printable
 
 
@@ -47,7 +47,7 @@ class Batch:
         try:
             work = cover(self.setup, video, descriptor, progress)
             if self.corrections and (unused := self.setup.on_pipeline.unused()):
-                raise Refused(f"{count(len(unused), 'box')} of the corrections or detections beyond the end of the video")
+                raise Refused(f"{unused[0].id or 'a detection'} begins after the last frame")
             if state(video) != before:
                 raise Refused("it changed while it was read: start the same command again")
             # Sorted by time, results lie as the inputs do.
@@ -55,8 +55,10 @@ class Batch:
             os.fsync(descriptor)
             table_part = write_part(table, work.report.table()) if has_doubts else None
             if self.corrections:
-                work.notes.insert(0, self.corrections.sentence())
-                self.review.correct(result, self.corrections.text)
+                before_these = self.folder.entries[result]["corrections"]
+                lost = self.corrections.lost(Corrections(before_these)) if before_these else []
+                beyond = self.setup.on_pipeline.beyond
+                work.notes[:0] = [self.corrections.sentence(), *lost] + ["a box is beyond the picture and covers nothing"] * bool(beyond)
             elif has_doubts:
                 self.review.keep(result, work)
             entry = self.line(
@@ -67,6 +69,8 @@ class Batch:
             if table_part:
                 put(table_part, table)
             put(part, path)
+            if has_doubts:
+                self.review.add_page(entry, work)
             return entry
         finally:
             os.close(descriptor)
@@ -100,7 +104,7 @@ class Batch:
         not."""
         done, failed, pending = [], [], []
         for video, result, size in tasks:
-            corrections = self.corrections and self.corrections.text
+            corrections = self.corrections.text if self.corrections else self.folder.corrections_of(result)
             if self.is_forced or not self.folder.is_done(result, video, self.options, corrections):
                 pending.append((video, result, size))
                 continue

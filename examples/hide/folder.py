@@ -15,6 +15,7 @@ EXTENSIONS = set(".3g2 .3gp .asf .avi .divx .dv .f4v .flv .m2ts .m4v .mkv .mov .
 # The index has a line of JSON for each result that was made and for each that failed. The last one of a result counts.
 INDEX, PAGE = "hide-index.jsonl", "report.html"
 KEYS = {"result", "input", "state", "options", "made", "table", "failure", "sums", "corrections"}
+UNFINISHED = "it was interrupted, and the result in the folder is an older one: start the same command again"
 # Prefix of the files that are being written.
 PART = ".hide-"
 UMASK = os.umask(0)
@@ -38,23 +39,25 @@ def is_same(before, now):
 class Folder:
     """The folder of the results, with its index."""
 
-    def __init__(self, path):
+    def __init__(self, path, is_read_only=False):
         self.path = path
         if os.path.lexists(self.inside(PAGE)) and not is_own_page(self.inside(PAGE)):
             raise Refused(f"{printable(self.inside(PAGE))} is not of this program: move it away, or name another folder with --out")
         try:
             os.makedirs(path, exist_ok=True)
             self.is_new = not os.path.lexists(self.inside(INDEX))
-            flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
-            self.index = open(os.open(self.inside(INDEX), flags, 0o666), "a+", encoding="utf-8", errors="replace")
-            fcntl.flock(self.index, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            flags = (os.O_RDONLY if is_read_only else os.O_RDWR | os.O_CREAT | os.O_APPEND) | os.O_NOFOLLOW
+            mode = "r" if is_read_only else "a+"
+            self.index = open(os.open(self.inside(INDEX), flags, 0o666), mode, encoding="utf-8", errors="replace")
+            fcntl.flock(self.index, (fcntl.LOCK_SH if is_read_only else fcntl.LOCK_EX) | fcntl.LOCK_NB)
         except BlockingIOError:
             raise Refused(f"another hide.py writes to {printable(path)}: wait for it, or name another folder with --out") \
                 from None
         except OSError as error:
-            raise Refused(f"{printable(path)} cannot be written ({error.strerror}): name another folder with --out") from None
+            raise Refused(f"{printable(path)} cannot be {'read' if is_read_only else 'written'} ({error.strerror}): name another folder "
+                          "with --out") from None
         # Of a run that was killed. No other one writes here now.
-        for place, folders, files in os.walk(path):
+        for place, folders, files in [] if is_read_only else os.walk(path):
             folders[:] = [name for name in folders if not os.path.lexists(os.path.join(place, name, INDEX))]
             for name in files:
                 if name.startswith(PART) and name.endswith(".part"):
@@ -72,7 +75,7 @@ class Folder:
             except (ValueError, KeyError, TypeError, AttributeError):
                 # It was being written when a run was killed.
                 continue
-        if lines[-1]:
+        if lines[-1] and not is_read_only:
             self.index.write("\n")
 
     def inside(self, name):
@@ -94,19 +97,25 @@ class Folder:
         """Whether a result or a table is as this program has left it."""
         return any(is_same(made, state(self.inside(name))) for made in self.states.get(name, []))
 
-    def is_done(self, result, video, options, corrections=None):
-        """Whether the result is that of the same input and options, and of the same corrections if there are any. A result that
-        somebody has changed counts as such."""
-        entry, path = self.entries.get(result), self.inside(result)
-        if entry is None or entry["failure"] or not os.path.isfile(path):
+    def corrections_of(self, result):
+        return self.entries[result]["corrections"] if result in self.entries else None
+
+    def is_unfinished(self, entry):
+        """Whether the program was killed when it had written the line, before the result was in its place."""
+        return self.is_own(entry["result"]) and not is_same(entry["made"], state(self.inside(entry["result"])))
+
+    def is_done(self, result, video, options, corrections):
+        """Whether the result is that of the same input, options and corrections. A result that somebody has changed counts as
+        such."""
+        entry = self.entries.get(result)
+        if entry is None or entry["failure"] or not os.path.isfile(self.inside(result)) or self.is_unfinished(entry):
             return False
-        is_older = self.is_own(result) and not is_same(entry["made"], state(path))
-        is_corrected = corrections is None or entry["corrections"] == corrections
-        return not is_older and is_corrected and entry["options"] == options and is_same(entry["state"], state(video))
+        return entry["corrections"] == corrections and entry["options"] == options and is_same(entry["state"], state(video))
 
     def shown(self):
         """The lines of the index about what exists."""
-        return [entry for name, entry in sorted(self.entries.items())
+        return [entry | dict(failure=UNFINISHED) if not entry["failure"] and self.is_unfinished(entry) else entry
+                for name, entry in sorted(self.entries.items())
                 if os.path.exists(self.inside(name) if not entry["failure"] else entry["input"])]
 
     def write_page(self):

@@ -31,6 +31,8 @@ JOBS = {
     # facedetect attaches nothing to frames without a plate.
     "plates": dict(
         finder=f"videoconvert ! facedetect name=detector display=false updates=none profile={PLATES}",
+        # Detections are attached again to the same samples.
+        replayed="videoconvert ! video/x-raw,format=RGB ! ",
         blur="region-mode=inside look-ahead=15 on-missing=pass", cover="fill", doubts=True,
         missing="plates need the element facedetect and OpenCV's cascades: on Debian and Ubuntu install gstreamer1.0-opencv and "
                 "opencv-data",

@@ -12,11 +12,11 @@ from gi.repository import Gst
 
 from .batch import Batch
 from .boxes import Attacher
-from .folder import INDEX, PAGE, Folder, find_videos, is_same, name_results, state
+from .folder import EXTENSIONS, INDEX, PAGE, Folder, find_videos, name_results
 from .jobs import JOBS, SETTINGS, Setup
 from .page import is_empty
 from .play import Stuck
-from .review import DETECTIONS, Corrections, Review, checksum
+from .review import DETECTIONS, Corrections, Review, basis_of, checksum
 from .terminal import Interrupted, Refused, Terminal, count, on_signal, printable, signals
 from .verify import verify
 
@@ -66,9 +66,9 @@ def parse_arguments():
     other = next((name for name in ("corrections", "verify", "delete_review") if getattr(arguments, name)), None)
     given = [name for name, value in vars(arguments).items()
              if value != parser.get_default(name) and name not in (other, "out", "backend") and value != []
-             and (other, name) != ("corrections", "cover")]
+             and (other, name) not in (("corrections", "cover"), ("corrections", "force"))]
     if other and given:
-        parser.error(f"--{other.replace('_', '-')} takes no video, and of the options --out{', --cover' * (other == 'corrections')} and "
+        parser.error(f"--{other.replace('_', '-')} takes no video, and of the options --out{', --cover, --force' * (other == 'corrections')} and "
                      "--backend: results keep the others, with which they were made")
     if not other and not arguments.inputs:
         parser.error("name a video, or a folder of videos")
@@ -137,7 +137,7 @@ def run():
             options = setup.settings | dict(hide=arguments.hide, kernel=arguments.kernel_size, size=arguments.size, sound=setup.sound)
             if "warning" in job:
                 terminal.say(job["warning"], True)
-        folder = Folder(arguments.out)
+        folder = Folder(arguments.out, is_read_only=arguments.verify)
         if arguments.verify:
             return verify_all(folder, review, arguments.backend, terminal)
         if arguments.corrections:
@@ -163,7 +163,11 @@ def run():
     finally:
         if folder and not arguments.verify:
             folder.write_page()
-            has_pages = review.write_index(folder.shown())
+            try:
+                has_pages = review.write_index([entry for entry in folder.shown() if not entry["failure"]])
+            except OSError as error:
+                has_pages = False
+                terminal.say(f"{review.name} cannot be written: {error.strerror}", True)
     summarize(terminal, folder, done, failed)
     if has_pages and done:
         terminal.say(f"review the results in {review.name}/index.html, which shows open faces; --delete-review deletes it")
@@ -175,14 +179,14 @@ def setup_again(entry, review, backend, corrections=None, cover=None):
     options, replay = entry["options"] | (dict(cover=cover) if cover else {}), None
     job = JOBS[options["hide"]]
     if "doubts" in job:
-        replay, job = review.replay(entry["result"], corrections), job | dict(finder=Attacher.ELEMENTS)
+        replay, job = review.replay(entry["result"], corrections), job | dict(finder=job.get("replayed", "") + Attacher.ELEMENTS)
     chosen = {name: options[name] for name in SETTINGS if name in options}
     return options, Setup(job, chosen, f"backend={backend} kernel-size={options['kernel']}", options["size"], options["sound"], replay)
 
 
 def correct(arguments, folder, review, terminal):
     """Makes results again with corrections. Returns lines of the index, and sentences about failures."""
-    done, failed = [], []
+    done, failed, seen = [], [], {}
     for path in arguments.corrections:
         try:
             with open(path, encoding="utf-8", errors="replace") as file:
@@ -190,17 +194,25 @@ def correct(arguments, folder, review, terminal):
             entry = folder.entries.get(corrections.result)
             if entry is None or entry["failure"]:
                 raise Refused(f"{printable(folder.path)} has no result {printable(corrections.result)}: name its folder with --out")
-            if not is_same(entry["state"], state(entry["input"])):
-                raise Refused(f"{printable(entry['input'])} is missing or was changed since")
-            options, setup = setup_again(entry, review, arguments.backend, corrections, arguments.cover)
-            if not corrections.detections == entry["sums"]["detections"] == checksum(review.file(corrections.result, DETECTIONS)):
+            if first := seen.setdefault(corrections.result, path) != path and seen[corrections.result]:
+                raise Refused(f"{printable(first)} is for the same result, and one file has all of its corrections")
+            if "detections" not in entry["sums"]:
+                raise Refused("its result was not made by a search for faces or plates")
+            if corrections.basis != basis_of(entry):
                 raise Refused("it is for another video, or for an older search of this one: open the review page again")
+            if checksum(entry["input"]) != entry["sums"]["input"]:
+                raise Refused(f"{printable(entry['input'])} is missing or was changed since")
+            if not corrections.text and not entry["corrections"]:
+                raise Refused("it has no corrections")
+            options, setup = setup_again(entry, review, arguments.backend, corrections, arguments.cover)
+            if checksum(review.file(corrections.result, DETECTIONS)) != entry["sums"]["detections"]:
+                raise Refused("the detections in the review folder were changed: search again with --force")
         except (Refused, OSError) as error:
             failed.append(f"{printable(path)}: {error.strerror if isinstance(error, OSError) else error}")
             terminal.say(failed[-1], True)
             continue
         tasks = [(entry["input"], corrections.result, os.stat(entry["input"]).st_size)]
-        made, refused = Batch(setup, options, folder, review, terminal, tasks, False, corrections).run(tasks)
+        made, refused = Batch(setup, options, folder, review, terminal, tasks, arguments.force, corrections).run(tasks)
         done, failed = done + made, failed + refused
     return done, failed
 
@@ -208,20 +220,35 @@ def correct(arguments, folder, review, terminal):
 def verify_all(folder, review, backend, terminal):
     """Says which results are not as they were made."""
     entries, failures = [entry for _, entry in sorted(folder.entries.items()) if not entry["failure"]], 0
+    unlisted = [name for name in videos_below(folder.path) if name not in {entry["result"] for entry in entries}]
     if not entries:
         raise Refused(f"{printable(folder.path)} has no results")
+    for name in unlisted:
+        terminal.say(f"{printable(folder.inside(name))}: the index has no result of this name", True)
     for number, entry in enumerate(entries, 1):
         name = printable(folder.inside(entry["result"]))
 
         def progress(frames, _):
             terminal.progress(f"file {number} of {len(entries)}: ", name, f": {count(frames, 'frame')}")
 
-        corrections = entry["corrections"] and Corrections(entry["corrections"])
-        differing, is_covered = verify(entry, folder, review, lambda: setup_again(entry, review, backend, corrections)[1], progress)
+        def setup():
+            return setup_again(entry, review, backend, entry["corrections"] and Corrections(entry["corrections"]))[1]
+
+        try:
+            differing, is_covered = verify(entry, folder, review, setup, progress)
+        except Stuck:
+            raise
+        except (Refused, OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
+            differing, is_covered = [f"its line in the index, or a file of it, is damaged ({error})"], False
         failures += bool(differing)
         same = "as it was made" if is_covered else "its checksums are right; it was not covered again, because the review was deleted"
         terminal.say(f"{name}: {'; '.join(differing) or same}", bool(differing))
-    return 1 if failures else 0
+    return 1 if failures or unlisted else 0
+
+
+def videos_below(folder):
+    return sorted(os.path.relpath(os.path.join(place, name), folder) for place, _, names in os.walk(folder)
+                  for name in names if os.path.splitext(name)[1].lower() in EXTENSIONS)
 
 
 def delete_review(review, terminal):

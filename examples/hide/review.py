@@ -5,7 +5,6 @@ that it was made from; and the corrections that such a page saves."""
 import hashlib
 import html
 import json
-import math
 import os
 import pathlib
 import re
@@ -20,7 +19,7 @@ from .boxes import Attacher, Box, link_keyframes, read_boxes, table_of_detection
 from .folder import is_own_page, new_part, put
 from .page import GENERATOR, index_of_pages
 from .pictures import jpegs
-from .terminal import Refused, printable
+from .terminal import Refused, count, printable
 
 INDEX = "index.html"
 # Endings of the files about a result.
@@ -28,8 +27,8 @@ PAGE, DETECTIONS = ".html", ".detections.csv"
 TEMPLATE = pathlib.Path(__file__).with_name("review.html")
 # What is around the data of a page.
 BEGIN, END = '<script id="data" type="application/json">', "</script>"
-# In seconds.
-ROUNDED = 0.001
+# In seconds; and the largest coordinate of a box.
+ROUNDED, MOST = 0.001, 100_000
 # Pages show so many objects, those with doubts first.
 MOST_OBJECTS = 500
 
@@ -46,23 +45,30 @@ def checksum(path):
     return digest.hexdigest()
 
 
+def basis_of(entry):
+    """Identifies what corrections are for: an input, the size of its result, and its detections."""
+    values = entry["sums"].get("input"), entry["options"]["size"], entry["sums"].get("detections")
+    return hashlib.sha256(json.dumps(values).encode()).hexdigest()
+
+
 class Review:
     """The private folder."""
 
     def __init__(self, out):
-        self.out, self.path = out, os.path.abspath(out).rstrip("/") + "-review"
+        self.out = os.path.realpath(out)
+        self.path = (self.out.rstrip("/") or "/results") + "-review"
         # For sentences.
         self.name = printable(self.path if os.path.basename(out.rstrip("/")) in ("", ".", "..") else out.rstrip("/") + "-review")
 
     def file(self, result, ending):
         return os.path.join(self.path, result + ending)
 
-    def is_own(self):
-        return is_own_page(os.path.join(self.path, INDEX)) and not os.path.islink(self.path)
-
     def check(self):
         """Refuses a folder of somebody else."""
-        if os.path.lexists(self.path) and not self.is_own():
+        if not os.path.lexists(self.path):
+            return
+        is_folder = os.path.isdir(self.path) and not os.path.islink(self.path)
+        if not is_folder or os.listdir(self.path) and not is_own_page(os.path.join(self.path, INDEX)):
             raise Refused(f"{self.name} is not of this program: move it away, or name another folder with --out")
 
     def write(self, path, text):
@@ -70,44 +76,52 @@ class Review:
         if not os.path.isdir(self.path):
             os.makedirs(self.path, 0o700)
             self.write(os.path.join(self.path, INDEX), index_of_pages([]))
-        os.chmod(self.path, 0o700)
         os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
+        for folder in self.path, os.path.dirname(path):
+            os.chmod(folder, 0o700)
         descriptor, part = new_part(path, 0o600)
-        if stat.S_IMODE(os.stat(part).st_mode) != 0o600:
-            print(f"{self.name} is on a disk without permissions: whoever gets at the disk can open it")
-        with open(descriptor, "w", encoding="utf-8", newline="") as file:
-            file.write(text)
-        put(part, path)
+        try:
+            if stat.S_IMODE(os.stat(part).st_mode) != 0o600:
+                print(f"{self.name} is on a disk without permissions: whoever gets at the disk can open it")
+            with open(descriptor, "w", encoding="utf-8", newline="") as file:
+                file.write(text)
+            put(part, path)
+        except OSError:
+            os.unlink(part)
+            raise
 
     def keep(self, result, work):
-        """Writes what the review of a new result needs."""
+        """Writes the detections of a new result."""
         self.write(self.file(result, DETECTIONS), table_of_detections(work.kept_detections()))
+
+    def add_page(self, entry, work):
+        """Writes the page about a new result, from its line of the index, or shows its corrections on the page that it has."""
+        if work.setup.on_pipeline:
+            try:
+                with open(self.file(entry["result"], PAGE), encoding="utf-8") as file:
+                    data = json.loads(file.read().split(BEGIN)[1].split(END)[0])
+            except (OSError, IndexError, ValueError):
+                return
+            self.write_page(entry, data)
+            return
         tracks = sorted(work.report.objects, key=lambda track: not track.doubts)[:MOST_OBJECTS]
         pictures = jpegs(view.picture for track in tracks for view in track.views if view.picture)
         objects = [object_of(track, work.report, pictures) for track in tracks]
-        labels = [track.label for track in tracks if track.label]
-        self.write_page(result, dict(
-            result=result, detections=checksum(self.file(result, DETECTIONS)), size=work.size, seconds=work.report.end / Gst.SECOND,
-            frames=work.report.frames, label=labels[0] if labels else "face", objects=sorted(objects, key=lambda one: one["number"]),
-            left_out=len(work.report.objects) - len(tracks), corrections=None))
+        self.write_page(entry, dict(
+            result=entry["result"], size=work.size, seconds=work.report.end / Gst.SECOND, last=work.report.latest / Gst.SECOND,
+            frames=work.report.frames, objects=sorted(objects, key=lambda one: one["number"]),
+            left_out=len(work.report.objects) - len(tracks)))
 
-    def write_page(self, result, data):
-        page = self.file(result, PAGE)
-        video = os.path.relpath(os.path.join(os.path.abspath(self.out), result), os.path.dirname(page))
-        data |= dict(video=urllib.parse.quote(os.fsencode(video)), out=os.path.abspath(self.out), program=os.path.abspath(sys.argv[0]))
+    def write_page(self, entry, data):
+        result, page = entry["result"], self.file(entry["result"], PAGE)
+        video = os.path.relpath(os.path.join(self.out, result), os.path.dirname(page))
+        data |= dict(
+            video=urllib.parse.quote(os.fsencode(video)), out=self.out, program=os.path.abspath(sys.argv[0]), basis=basis_of(entry),
+            corrections=entry["corrections"] and json.loads(entry["corrections"]))
         data = json.dumps(data).replace("<", "\\u003c")
         values = dict(GENERATOR=GENERATOR, RESULT=html.escape(printable(result)), DATA=BEGIN + data + END)
         text = TEMPLATE.read_text(encoding="utf-8")
         self.write(page, re.sub("|".join(values), lambda name: values[name[0]], text))
-
-    def correct(self, result, text):
-        """Shows the corrections that a result was made with on its page."""
-        try:
-            with open(self.file(result, PAGE), encoding="utf-8") as file:
-                data = json.loads(file.read().split(BEGIN)[1].split(END)[0])
-        except (OSError, IndexError, ValueError):
-            return
-        self.write_page(result, data | dict(corrections=json.loads(text)))
 
     def write_index(self, entries):
         """Writes the page of all results, if there is one of a result."""
@@ -147,7 +161,10 @@ class Review:
             return Attacher(dict(frame=boxes))
         if unknown := corrections.shown - {box.what for box in boxes}:
             raise Refused(f"it names object {min(unknown)}, which was not found")
-        return Attacher(dict(frame=[box for box in boxes if box.what not in corrections.shown], time=corrections.marks))
+        # As the detections are labelled, so that a box and they may be of one object.
+        marks = [replace(box, label=boxes[0].label if boxes else "face") for box in corrections.marks]
+        link_keyframes(marks, "time")
+        return Attacher(dict(frame=[box for box in boxes if box.what not in corrections.shown], time=marks))
 
 
 def object_of(track, report, pictures):
@@ -161,47 +178,63 @@ def object_of(track, report, pictures):
 
 
 class Corrections:
-    """What a file from a review page says: objects to show, and boxes to cover."""
+    """What a file from a review page says: objects to show, and boxes to cover. `text` has that and nothing else of the file; it is
+    None if there is nothing."""
 
     def __init__(self, text):
-        self.text = text
         try:
-            data = json.loads(text)
-            self.result, self.detections = str(data["result"]), str(data["detections"])
-            self.shown = {str(int(one["object"])) for one in data["show"]}
-            self.marks = []
-            for number, mark in enumerate(data["cover"], 1):
-                self.marks += keyframes(mark, number)
+            data = json.loads(text, parse_constant=float)
+            self.result, self.basis = str(data["result"]), str(data["basis"])
+            show = [dict(object=whole(one["object"]), why="no face" if one["why"] == "no face" else "shown") for one in data["show"]]
+            cover = [mark_of(mark, number) for number, mark in enumerate(data["cover"], 1)]
         except KeyError as error:
             raise Refused(f"it is not a file of corrections from a review page: it has no {error}") from None
-        except (ValueError, TypeError, AttributeError, IndexError) as error:
+        except (ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
             raise Refused(f"it is not a file of corrections from a review page: {error}") from None
-        if not self.shown and not self.marks:
-            raise Refused("it has no corrections")
-        self.marks.sort(key=lambda box: box.position)
-        link_keyframes(self.marks, "time")
+        self.shown, self.cover = {str(one["object"]) for one in show}, cover
+        self.marks = sorted((box for number, mark in enumerate(cover, 1) for box in keyframes(mark, number)), key=lambda box: box.position)
+        self.text = json.dumps(dict(result=self.result, basis=self.basis, show=show, cover=cover)) if show or cover else None
+
+    def lost(self, before):
+        """The sentence about what corrections before these had and these do not have: a list of one or none."""
+        marks = sum(mark not in self.cover for mark in before.cover)
+        return [f"{marks} of the boxes that were added before are not in it any more"] if marks else []
 
     def sentence(self):
         """For the report."""
-        marks = len({box.id for box in self.marks})
-        shown, added = len(self.shown), f"{marks} box{'es' if marks != 1 else ''} added" if marks else ""
-        parts = [f"{shown} object{'s' if shown != 1 else ''} shown" if shown else "", added]
-        return "corrected by hand: " + ", ".join(filter(None, parts))
+        parts = [count(len(self.shown), "object") + " shown"] * bool(self.shown)
+        parts += [f"{len(self.cover)} box{'es' * (len(self.cover) > 1)} added"] * bool(self.cover)
+        return f"corrected by hand: {', '.join(parts)}" if parts else "its corrections were taken back"
+
+
+def whole(value):
+    if type(value) is not int:
+        raise ValueError(f"{value} is not the number of an object")
+    return value
+
+
+def mark_of(mark, number):
+    """A box over time, of numbers that are checked."""
+    def length(name, value):
+        if type(value) not in (int, float) or not 0 <= value <= MOST:
+            raise ValueError(f"{name} of box {number} is not a number from 0 to {MOST}")
+        return value
+
+    boxes = [{name: length(name, box[name]) for name in ("time", "x", "y", "width", "height")} for box in mark["boxes"]]
+    boxes.sort(key=lambda box: box["time"])
+    begin, end = length("from", mark["from"]), length("to", mark["to"])
+    if not boxes or begin > boxes[0]["time"] or end < boxes[-1]["time"]:
+        raise ValueError(f"box {number} has no place, or one before it begins or after it ends")
+    if any(min(box["width"], box["height"]) <= 0 for box in boxes):
+        raise ValueError(f"box {number} is empty")
+    if any(one["time"] == other["time"] for one, other in zip(boxes, boxes[1:])):
+        raise ValueError(f"box {number} has two places at one time")
+    return {"from": begin, "to": end, "boxes": boxes}
 
 
 def keyframes(mark, number):
-    """The boxes of a mark: the first also where it begins, the last also where it ends."""
-    boxes = []
-    for box in mark["boxes"]:
-        time, x, y, width, height = (float(box[name]) for name in ("time", "x", "y", "width", "height"))
-        if not all(map(math.isfinite, (time, x, y, width, height))) or min(width, height) <= 0 or time < 0:
-            raise ValueError(f"box {number} is empty or not finite")
-        boxes.append(Box(time, (x, y, x + width, y + height), str(mark["label"]), id=f"mark {number}"))
-    boxes.sort(key=lambda box: box.position)
-    begin, end = float(mark["from"]), float(mark["to"])
-    if not boxes or not 0 <= begin <= boxes[0].position or not boxes[-1].position <= end < math.inf:
-        raise ValueError(f"box {number} has no place, or one outside of its time")
-    # Browsers round the time of a frame.
-    boxes.insert(0, replace(boxes[0], position=max(0, begin - ROUNDED)))
-    boxes.append(replace(boxes[-1], position=end + ROUNDED))
-    return boxes if boxes[0].position < boxes[1].position else boxes[1:]
+    """The boxes of a mark: the first also where it begins, the last also where it ends. Browsers round the time of a frame."""
+    boxes = [Box(box["time"], (box["x"], box["y"], box["x"] + box["width"], box["y"] + box["height"]), "", id=f"box {number}")
+             for box in mark["boxes"]]
+    begin, end = max(0, mark["from"] - ROUNDED), mark["to"] + ROUNDED
+    return [replace(boxes[0], position=begin)] * (begin < boxes[0].position) + boxes + [replace(boxes[-1], position=end)]

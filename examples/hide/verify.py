@@ -11,7 +11,7 @@ from gi.repository import Gst, GstVideo
 from .batch import Batch
 from .folder import table_of
 from .inputs import Input
-from .jobs import Encoder, Muxer
+from .jobs import JOBS, Encoder, Muxer
 from .pipeline import Work
 from .play import play
 from .review import DETECTIONS, checksum
@@ -29,6 +29,9 @@ BLOCK, STEP, DIFFERENCE = 16, 4, 8
 def verify(entry, folder, review, setup, progress):
     """The sentences about what differs, and whether the input could be covered again."""
     result, differing = entry["result"], []
+    expected = {"input", "result"} | ({"table", "detections"} if "doubts" in JOBS[entry["options"]["hide"]] else set())
+    if entry["sums"].keys() != expected:
+        differing.append("the index lacks checksums")
     files = dict(input=entry["input"], result=folder.inside(result), table=folder.inside(table_of(result)),
                  detections=review.file(result, DETECTIONS))
     is_deleted = "detections" in entry["sums"] and not os.path.lexists(review.path)
@@ -64,6 +67,8 @@ def compare(entry, files, setup, progress):
     written = Frames(pipeline.get_by_name("frames").get_static_pad("sink"), chosen)
     play(pipeline, lambda _: written.count)
     differing = []
+    if any("track" in kind for kind in Input(files["result"]).streams.values()):
+        differing.append("the result has more than one video track")
     if not frames == covered.count == written.count:
         differing.append(f"the index has {count(frames, 'frame')}, the result {written.count}, its input {covered.count}")
     for frame in sorted(covered.luma.keys() & written.luma.keys()):

@@ -642,7 +642,7 @@ fn a_result_is_corrected_on_its_review_page() {
     assert!(changes(&workspace, "missed.mp4").iter().all(|changed| *changed == [0, 0]));
     let mode = |path: &str| workspace.0.join(path).metadata().unwrap().mode() & 0o777;
     assert_eq!(["out-review", "out-review/index.html", "out-review/missed.mp4.html"].map(mode), [0o700, 0o600, 0o600]);
-    let stdout = correct(&workspace, "missed", "''", "0,0.1,0.1,0.38,0.8 1.55,0.12,0.1,0.38,0.8");
+    let stdout = correct(&workspace, "missed", "''", "0,0.1,0.1,0.38,0.8 1.5,0.12,0.1,0.38,0.8");
     assert!(
         stdout.starts_with(
             "out/missed.mp4: 16 frames, 1 object covered, 0.0 s to look at; corrected by hand: 1 box added; "
@@ -696,23 +696,101 @@ fn a_result_is_corrected_on_its_review_page() {
     let before = versions(&workspace.0.join("out"));
 
     // What is not what was reviewed is refused.
+    let edited = |name: &str, command: &str| workspace.shell(&format!("sed '{command}' two.json >{name}.json"));
+    let added = |mark: &str| format!("s/\"cover\": \\[\\]/\"cover\": [{mark}]/");
+    let place = r#"{"time": 1, "x": 9, "y": 9, "width": 9, "height": 9}"#;
+    for (name, command, said) in [
+        ("none", "s/two.mp4/none.mp4/".to_owned(), "out has no result none.mp4: name its folder with --out…"),
+        ("other", "s/\"basis\": \"./&0/".into(), "it is for another video, or for an older search of this one: …"),
+        ("object", "s/\"object\": 1/\"object\": 7/".into(), "it names object 7, which was not found…"),
+        ("true", "s/\"object\": 1/\"object\": true/".into(), "…page: True is not the number of an object…"),
+        ("float", "s/\"object\": 1/\"object\": 1e999/".into(), "…page: inf is not the number of an object…"),
+        ("deep", "s/\"object\": 1/\"object\": [[1]]/".into(), "…page: [[1]] is not the number of an object…"),
+        ("cut", "2d".into(), "…page: it has no 'result'…"),
+        (
+            "nan",
+            added(&format!(r#"{{"from": 0, "to": NaN, "boxes": [{place}]}}"#)),
+            "…page: to of box 1 is not a number from 0 to 100000…",
+        ),
+        (
+            "late",
+            added(&format!(r#"{{"from": 8, "to": 9, "boxes": [{}]}}"#, place.replace('1', "8"))),
+            "…: box 1 begins after the last frame…",
+        ),
+        (
+            "early",
+            added(&format!(r#"{{"from": 2, "to": 3, "boxes": [{place}]}}"#)),
+            "…page: box 1 has no place, or one before it begins…",
+        ),
+        (
+            "twice",
+            added(&format!(r#"{{"from": 0, "to": 3, "boxes": [{place}, {place}]}}"#)),
+            "…page: box 1 has two places at one time…",
+        ),
+        (
+            "text",
+            added(&format!(r#"{{"from": 0, "to": 3, "boxes": [{}]}}"#, place.replace('9', "\"9\""))),
+            "…page: x of box 1 is not a number…",
+        ),
+        ("empty", added(r#"{"from": 0, "to": 3, "boxes": []}"#), "…page: box 1 has no place…"),
+    ] {
+        edited(name, &command);
+        workspace.says(&format!("hide.py --out=out --corrections {name}.json =! …{said}"));
+    }
     workspace.write("broken.json", "{");
-    workspace
-        .shell("sed s/two.mp4/none.mp4/ two.json >none.json; sed 's/\"detections\": \"./&0/' two.json >other.json");
-    workspace.shell("sed 's/\"object\": 1/\"object\": 7/' two.json >object.json");
+    workspace.shell("head -c 200000 /dev/zero | tr '\\0' '[' >nested.json");
     workspace.says(
         "hide.py --out=out --corrections broken.json =! …broken.json: it is not a file of corrections from a review page: …
+         hide.py --out=out --corrections nested.json =! …nested.json: it is not a file of corrections from a review page: …
          hide.py --out=out --corrections absent.json =! …absent.json: No such file or directory…
-         hide.py --out=out --corrections none.json =! …none.json: out has no result none.mp4: name its folder with --out…
-         hide.py --out=out --corrections other.json =! …other.json: it is for another video, or for an older search of this one: …
-         hide.py --out=out --corrections object.json =! …object.json: it names object 7, which was not found…
          hide.py --out=none --verify =! …none is no folder of results: name it with --out
-         hide.py --out=out --corrections two.json two.mp4 =! …--corrections takes no video, and of the options --out, --cover and --backend…",
+         hide.py --out=out --corrections two.json two.mp4 =! …--corrections takes no video, and of the options --out, --cover, --force…
+         hide.py --out=out --corrections two.json --corrections other.json =! …other.json: two.json is for the same result, and one…",
     );
+    assert_eq!(versions(&workspace.0.join("out"))["missed.mp4"], before["missed.mp4"]);
     workspace.shell("cp two.mp4 copy.mp4; cp missed.mp4 two.mp4");
     workspace.says("hide.py --out=out --corrections two.json =! …two.json: …two.mp4 is missing or was changed since…");
-    workspace.shell("mv copy.mp4 two.mp4; mv two.json out-review/");
-    assert_eq!(versions(&workspace.0.join("out")), before);
+    workspace.shell("mv copy.mp4 two.mp4");
+    // A box that was added before and is not in the file is named; and corrections can be taken back.
+    let box_too = added(&format!(r#"{{"from": 0, "to": 1, "boxes": [{place}]}}"#));
+    edited("both", &box_too);
+    edited("neither", "/\"show\"/,/\\]/c \"show\": [],");
+    workspace.says(
+        "hide.py --out=out --corrections both.json => …; corrected by hand: 1 object shown, 1 box added …
+         hide.py --out=out --corrections two.json => …; corrected by hand: 1 object shown; 1 of the boxes that were added before are not…
+         hide.py --out=out --corrections neither.json => …2 objects found, …; its corrections were taken back…
+         hide.py --out=out --corrections neither.json =! …neither.json: it has no corrections…",
+    );
+    assert!(changes(&workspace, "two.mp4")[..10].iter().all(|[left, _]| *left > 1_000));
+    // A run that is killed between the line of the index and the result has corrected nothing, and no page says so.
+    workspace.write(
+        "killed.py",
+        "import os, runpy, sys
+sys.path.insert(0, sys.argv[1])
+import gi
+for name in 'Gst', 'GstPbutils', 'GstVideo':
+    gi.require_version(name, '1.0')
+import hide.batch
+hide.batch.put = lambda part, path: os._exit(9)
+sys.argv = sys.argv[1:]
+sys.argv[0] += '/hide.py'
+runpy.run_path(sys.argv[0], run_name='__main__')
+",
+    );
+    let killed = "scripts/python gi -- killed.py $ROOT/examples --backend=cpu --out=out --corrections";
+    workspace.stderr(&format!("{killed} two.json"));
+    workspace.stdout("hide.py missed.mp4 --out=out --threshold=1 --cover=fill");
+    let read = |name: &str| fs::read_to_string(workspace.0.join(name)).unwrap();
+    assert!(
+        read("out/report.html").contains("failed: it was interrupted, and the result in the folder is an older one")
+    );
+    assert!(
+        !read("out-review/index.html").contains("two.mp4")
+            && read("out-review/two.mp4.html").contains("\"corrections\": null")
+    );
+    workspace.says("hide.py --out=out --corrections two.json => …; corrected by hand: 1 object shown…");
+    assert!(read("out-review/index.html").contains(">two.mp4</a>"));
+    workspace.shell("mv two.json out-review/");
 
     workspace.says(
         "hide.py --delete-review --out=out => out-review is deleted, except for 1 file that this program has not written: …/out-review/two.json",
@@ -751,6 +829,12 @@ fn changed_results_are_found() {
             "sed -i 's/\"objects\": 1/\"objects\": 2/' out/hide-index.jsonl".into(),
             "the index says objects: 2, covering again gives 1",
         ),
+        ("sed -i 's/\"sums\": {[^}]*}/\"sums\": {}/' out/hide-index.jsonl".into(), "the index lacks checksums"),
+        (
+            "sed -i 's/\"frames\"/\"images\"/' out/hide-index.jsonl".into(),
+            "its line in the index, or a file of it, is damaged…",
+        ),
+        ("printf '\\377\\376' >out/input.csv".into(), "its line in the index, or a file of it, is damaged…"),
         ("sed -i 's/\"cover\": \"fill\"/\"cover\": \"blur\"/' out/hide-index.jsonl".into(), "the frame at …"),
         ("echo >>input.mp4".into(), "…input.mp4 was changed"),
         ("rm input.mp4".into(), "…input.mp4 is missing"),
@@ -766,4 +850,6 @@ fn changed_results_are_found() {
         workspace.shell("rm -r out* input.mp4 || true; cp -a ../${PWD##*/}-kept/. .; rm -r ../${PWD##*/}-kept");
     }
     workspace.says("hide.py --verify --out=out => out/input.mp4: as it was made");
+    workspace.shell("cp input.mp4 out/more.mp4");
+    workspace.says("hide.py --verify --out=out =! …out/more.mp4: the index has no result of this name");
 }
