@@ -14,7 +14,7 @@ use gst_base::subclass::{
 use gst_video::VideoInfo;
 
 use crate::{
-    faces::{Face, faces, overlap},
+    faces::{Face, distinct, faces, overlap},
     model,
     run::Runner,
     search::{self, Schedule, Searches},
@@ -26,6 +26,9 @@ static CAT: LazyLock<gst::DebugCategory> =
 /// Longest time between two frames that are searched. At a low rate `every` alone would exceed it, and `cudagaussblur` covers what it
 /// has seen once for 0.3 seconds.
 const LONGEST: gst::ClockTime = gst::ClockTime::from_mseconds(250);
+/// Sides of the part in which a small face is searched again, in pixels that are searched; and the largest number of such faces.
+const NEAR: f64 = 64.;
+const MOST_SMALL: usize = 16;
 /// The largest number of threads by default, because decoder, blur and encoder run beside a search.
 const MOST_THREADS: usize = 4;
 
@@ -34,13 +37,14 @@ struct Settings {
     every: u32,
     threshold: f64,
     size: u32,
+    fine_every: u32,
     threads: u32,
     model: Option<String>,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { every: 5, threshold: 0.2, size: 640, threads: 0, model: None }
+        Self { every: 5, threshold: 0.2, size: 640, fine_every: 0, threads: 0, model: None }
     }
 }
 
@@ -53,6 +57,9 @@ struct State {
     /// What the last search has found, and whether it was an additional one.
     faces: Vec<Face>,
     is_additional: bool,
+    /// Searches until the next one at twice the size; and the faces that the last search has found at that size alone.
+    to_fine: u32,
+    small: Vec<Face>,
 }
 
 /// What other threads read.
@@ -117,6 +124,16 @@ impl ObjectImpl for Element {
                     .default_value(default.size)
                     .mutable_playing()
                     .build(),
+                glib::ParamSpecUInt::builder("fine-every")
+                    .nick("Fine every")
+                    .blurb(
+                        "Search every N-th time also at twice the size, which takes four times as long, and all other times also around \
+                         the small faces that were found so; 0: never",
+                    )
+                    .maximum(1000)
+                    .default_value(default.fine_every)
+                    .mutable_playing()
+                    .build(),
                 glib::ParamSpecString::builder("model")
                     .nick("Model")
                     .blurb(
@@ -152,6 +169,7 @@ impl ObjectImpl for Element {
             "every" => settings.every = value.get().expect(checked),
             "threshold" => settings.threshold = value.get().expect(checked),
             "size" => settings.size = value.get().expect(checked),
+            "fine-every" => settings.fine_every = value.get().expect(checked),
             "threads" => settings.threads = value.get().expect(checked),
             "model" => settings.model = value.get().expect(checked),
             _ => unreachable!("GObject checks the name"),
@@ -164,6 +182,7 @@ impl ObjectImpl for Element {
             "every" => settings.every.to_value(),
             "threshold" => settings.threshold.to_value(),
             "size" => settings.size.to_value(),
+            "fine-every" => settings.fine_every.to_value(),
             "threads" => settings.threads.to_value(),
             "model" => settings.model.to_value(),
             "stats" => {
@@ -313,20 +332,70 @@ impl State {
         self.faces = found.to_vec();
     }
 
+    /// The faces of a frame. A search at twice the size finds smaller ones, and loses some of the others.
     fn search(&mut self, buffer: &gst::BufferRef, settings: &Settings) -> Result<Vec<Face>, String> {
-        let (Some(runner), Some(info)) = (&mut self.runner, &self.info) else {
-            return Err("a frame arrived before its caps".into());
-        };
+        let Some(info) = self.info.clone() else { return Err("a frame arrived before its caps".into()) };
         let full = [info.width(), info.height()];
-        let multiple = runner.network().multiple();
+        let whole = [0, 0, full[0], full[1]];
         let scale = (f64::from(settings.size) / f64::from(full[0].max(full[1]))).min(1.);
-        let searched = full.map(|side| (f64::from(side) * scale / multiple as f64).ceil() as usize * multiple);
-        let part = [0, 0, full[0], full[1]];
+        let mut found = self.search_part(buffer, &info, whole, scale, settings.threshold)?;
+        let before = std::mem::take(&mut self.small);
+        if settings.fine_every == 0 || scale == 1. {
+            return Ok(found);
+        }
+        let fine = (2. * scale).min(1.);
+        let parts = if self.to_fine == 0 {
+            vec![whole]
+        } else {
+            before.iter().take(MOST_SMALL).map(|face| around(face, full, fine)).collect()
+        };
+        self.to_fine = self.to_fine.checked_sub(1).unwrap_or(settings.fine_every - 1);
+        let mut all = found.clone();
+        for part in parts {
+            all.extend(self.search_part(buffer, &info, part, fine, settings.threshold)?);
+        }
+        self.small = distinct(&all).split_off(found.len());
+        found.extend(&self.small);
+        Ok(found)
+    }
+
+    /// The faces in a part of a frame: column, row, width and height. `scale`: pixels that are searched for one of the frame.
+    fn search_part(
+        &mut self,
+        buffer: &gst::BufferRef,
+        info: &VideoInfo,
+        part: [u32; 4],
+        scale: f64,
+        threshold: f64,
+    ) -> Result<Vec<Face>, String> {
+        let runner = self.runner.as_mut().ok_or("the element is not started")?;
+        let [x, y, width, height] = part;
+        let multiple = runner.network().multiple();
+        let searched =
+            [width, height].map(|side| (f64::from(side) * scale / multiple as f64).ceil() as usize * multiple);
         search::with_picture(buffer, info, part, searched, |rows| runner.run(searched[0], searched[1], rows))?;
         let [heat, sizes, offsets] = [0, 1, 2].map(|number| runner.output(number));
-        faces(heat, sizes, offsets, full, settings.threshold as f32)
-            .map_err(|_| "the model failed: its answer has values that are no numbers".into())
+        let mut found = faces(heat, sizes, offsets, [width, height], threshold as f32)
+            .map_err(|_| "the model failed: its answer has values that are no numbers")?;
+        for face in &mut found {
+            let corner = [x, y, x, y].map(f64::from);
+            face.sides = std::array::from_fn(|side| face.sides[side] + corner[side]);
+        }
+        Ok(found)
     }
+}
+
+/// The part of a frame in which a face is searched that was there in the last search.
+fn around(face: &Face, full: [u32; 2], scale: f64) -> [u32; 4] {
+    let [left, top, right, bottom] = face.sides;
+    let side = (NEAR / scale).max(3. * (right - left).max(bottom - top)).ceil() as u32;
+    let part = |begin: f64, end: f64, full: u32| {
+        let length = side.min(full);
+        let first = f64::midpoint(begin, end) - f64::from(length) / 2.;
+        (first.clamp(0., f64::from(full - length)) as u32, length)
+    };
+    let ((x, width), (y, height)) = (part(left, right, full[0]), part(top, bottom, full[1]));
+    [x, y, width, height]
 }
 
 pub fn register(plugin: &gst::Plugin) -> Result<(), glib::BoolError> {

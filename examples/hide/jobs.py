@@ -25,7 +25,8 @@ NO_DETECTORS = "GStreamer does not find {element}: install its plugin, libgstdet
 # element is not there, and `faceless` about frames in which no face leads to a person.
 JOBS = {
     "faces": dict(
-        finder="centerface name=detector every={every} size={search_size} threshold={weak}", every=4, threshold=0.3, search_size=640,
+        # A search at twice the size in as many frames as look-ahead has.
+        finder="centerface name=detector every={every} size={search_size} fine-every=5 threshold={weak}", every=4, threshold=0.3, search_size=640,
         blur="region-mode=inside look-ahead=20 expand=0.15 min-confidence={threshold}", cover="mosaic", doubts=True, ten_bit=True,
         missing=NO_DETECTORS.format(element="centerface")),
     # facedetect attaches nothing to frames without a plate.

@@ -169,6 +169,41 @@ pub fn a_frame_after_a_new_face_is_searched(model: &Path) {
     assert_eq!(searched, [0, 4, 5, 9, 10, 14, 18]);
 }
 
+/// A face of 24 pixels in a picture of 1920, once at the edge, is too small for the usual search.
+pub fn small_faces_are_found_at_twice_the_size_and_around_their_place(model: &Path) {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/demo/face.jpg");
+    for [left, top] in [[700, 300], [1824, 1000]] {
+        let (right, bottom) = (1824 - left, 1000 - top);
+        let sample = drawn(&format!(
+            "filesrc location=\"{file}\" ! jpegdec ! videoconvert ! videoscale ! video/x-raw,format=I420,width=96,height=80 ! \
+             videobox fill=black left=-{left} top=-{top} right=-{right} bottom=-{bottom}"
+        ));
+        let found = |fine_every: u32| {
+            let properties = [("every", 4), ("fine-every", fine_every)];
+            let mut detector = detector(model, &properties, sample.caps().unwrap());
+            let mut found = Vec::new();
+            for number in 0..22 {
+                let before = detector.stats("analyzed");
+                let frame = detector.search(frame(&sample, 33 * number));
+                if detector.stats("analyzed") > before {
+                    found.push(boxes(&frame));
+                }
+            }
+            found
+        };
+        assert!(found(0).iter().all(|boxes| boxes[0].0 == "nothing"), "{:?}", found(0));
+        let [x, y] = [left + 45, top + 24].map(f64::from);
+        // Frames 0, 1, 5, 9, 13, 17 and 21; the first and the fourth search of seven are at twice the size.
+        let all = found(3);
+        assert_eq!(all.len(), 7);
+        for boxes in all {
+            let [(label, sides)] = &boxes[..] else { panic!("{boxes:?}") };
+            let is_around = sides[0] < x && x < sides[2] && sides[1] < y && y < sides[3] && sides[2] - sides[0] < 60.;
+            assert!(label == "face" && is_around, "{boxes:?}");
+        }
+    }
+}
+
 pub fn the_latency_grows_by_the_time_of_searches_once_a_second_at_most(model: &Path) {
     let sample = portrait("I420", PORTRAIT);
     let mut detector = detector(model, &[("every", 1), ("size", 64)], sample.caps().unwrap());
@@ -208,7 +243,9 @@ pub fn the_latency_grows_by_the_time_of_searches_once_a_second_at_most(model: &P
 /// GObject refuses values out of the range, with a warning.
 pub fn properties_have_ranges(model: &Path) {
     let element = element(model);
-    for (name, range) in [("every", [1, 1000, 5]), ("size", [64, 4096, 640]), ("threads", [0, 64, 0])] {
+    for (name, range) in
+        [("every", [1, 1000, 5]), ("size", [64, 4096, 640]), ("fine-every", [0, 1000, 0]), ("threads", [0, 64, 0])]
+    {
         let property = element.find_property(name).unwrap().downcast::<glib::ParamSpecUInt>().unwrap();
         assert_eq!([property.minimum(), property.maximum(), property.default_value()], range, "{name}");
     }
