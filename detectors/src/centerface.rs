@@ -254,14 +254,14 @@ impl BaseTransformImpl for Element {
     fn set_caps(&self, incaps: &gst::Caps, _outcaps: &gst::Caps) -> Result<(), gst::LoggableError> {
         let mut state = self.state.lock().unwrap();
         state.info = Some(VideoInfo::from_caps(incaps)?);
-        state.schedule.restart();
+        state.restart();
         Ok(())
     }
 
     fn sink_event(&self, event: gst::Event) -> bool {
         if event.type_() == gst::EventType::FlushStop {
             // cudagaussblur forgets its tracks.
-            self.state.lock().unwrap().schedule.restart();
+            self.state.lock().unwrap().restart();
         }
         self.parent_sink_event(search::without_pictures(event))
     }
@@ -332,6 +332,13 @@ impl State {
         self.faces = found.to_vec();
     }
 
+    /// The next frame does not continue the others: it is searched at both sizes.
+    fn restart(&mut self) {
+        self.schedule.restart();
+        self.to_fine = 0;
+        self.small.clear();
+    }
+
     /// The faces of a frame. A search at twice the size finds smaller ones, and loses some of the others.
     fn search(&mut self, buffer: &gst::BufferRef, settings: &Settings) -> Result<Vec<Face>, String> {
         let Some(info) = self.info.clone() else { return Err("a frame arrived before its caps".into()) };
@@ -344,12 +351,13 @@ impl State {
             return Ok(found);
         }
         let fine = (2. * scale).min(1.);
-        let parts = if self.to_fine == 0 {
+        let left = self.to_fine.min(settings.fine_every - 1);
+        let parts = if left == 0 {
             vec![whole]
         } else {
             before.iter().take(MOST_SMALL).map(|face| around(face, full, fine)).collect()
         };
-        self.to_fine = self.to_fine.checked_sub(1).unwrap_or(settings.fine_every - 1);
+        self.to_fine = left.checked_sub(1).unwrap_or(settings.fine_every - 1);
         let mut all = found.clone();
         for part in parts {
             all.extend(self.search_part(buffer, &info, part, fine, settings.threshold)?);
