@@ -46,6 +46,10 @@ class Batch:
         table_part = None
         try:
             work = cover(self.setup, video, descriptor, progress)
+            made_before = self.folder.entries.get(result)
+            if self.corrections and len(work.pushed) != made_before["frames"]:
+                raise Refused(f"it has {count(len(work.pushed), 'frame')} now, and had {made_before['frames']} when it was searched: search again "
+                              "with --force")
             if self.corrections and (unused := self.setup.on_pipeline.unused()):
                 raise Refused(f"{unused[0].id or 'a detection'} begins after the last frame")
             if state(video) != before:
@@ -55,12 +59,15 @@ class Batch:
             os.fsync(descriptor)
             table_part = write_part(table, work.report.table()) if has_doubts else None
             if self.corrections:
-                before_these = self.folder.entries[result]["corrections"]
+                before_these = made_before["corrections"]
                 lost = self.corrections.lost(Corrections(before_these)) if before_these else []
                 beyond = self.setup.on_pipeline.beyond
-                work.notes[:0] = [self.corrections.sentence(), *lost] + ["a box is beyond the picture and covers nothing"] * bool(beyond)
+                notes = ["a box is beyond the picture and covers nothing"] * bool(beyond)
+                work.notes[:0] = [self.corrections.sentence(), *lost, *notes]
             elif has_doubts:
                 self.review.keep(result, work)
+                if made_before and made_before["corrections"]:
+                    work.notes.insert(0, "the corrections by hand of its older result are not in it")
             entry = self.line(
                 video, result, before, made=state(part), table=state(table_part) if table_part else None, notes=work.notes,
                 sums=self.sums(video, part, table_part, result), versions=versions(work), **self.numbers(work))
@@ -105,7 +112,8 @@ class Batch:
         done, failed, pending = [], [], []
         for video, result, size in tasks:
             corrections = self.corrections.text if self.corrections else self.folder.corrections_of(result)
-            if self.is_forced or not self.folder.is_done(result, video, self.options, corrections):
+            is_reviewed = "doubts" not in self.setup.job or not self.review.lacks_page(result)
+            if self.is_forced or not is_reviewed or not self.folder.is_done(result, video, self.options, corrections):
                 pending.append((video, result, size))
                 continue
             done.append(self.folder.entries[result])
@@ -143,7 +151,7 @@ class Batch:
                 failed.append(f"{name}: {sentence}")
                 self.terminal.say(failed[-1], True)
                 # A result of another run stays in the index.
-                if not os.path.exists(self.folder.inside(result)):
+                if not os.path.exists(self.folder.inside(result)) and not self.corrections:
                     self.folder.add(self.line(video, result, state(video), failure=sentence))
                 if isinstance(error, Stuck):
                     raise

@@ -14,7 +14,12 @@ EXTENSIONS = set(".3g2 .3gp .asf .avi .divx .dv .f4v .flv .m2ts .m4v .mkv .mov .
                  ".wmv".split())
 # The index has a line of JSON for each result that was made and for each that failed. The last one of a result counts.
 INDEX, PAGE = "hide-index.jsonl", "report.html"
-KEYS = {"result", "input", "state", "options", "made", "table", "failure", "sums", "corrections"}
+FILE_STATE = (list, type(None))
+KEYS = dict(result=str, input=str, state=FILE_STATE, options=dict, made=FILE_STATE, table=FILE_STATE, failure=(str, type(None)), sums=dict,
+            corrections=(str, type(None)))
+# What only the line of a result that was made has.
+RESULT_KEYS = dict(frames=int, seconds=(int, float), covered=(int, type(None)), objects=(int, type(None)), doubtful=(int, float), doubts=list,
+                   notes=list)
 UNFINISHED = "it was interrupted, and the result in the folder is an older one: start the same command again"
 # Prefix of the files that are being written.
 PART = ".hide-"
@@ -69,10 +74,13 @@ class Folder:
         for line in filter(None, lines):
             try:
                 entry = json.loads(line)
-                if not KEYS <= set(entry) or os.path.normpath(entry["result"]).startswith(("..", "/")):
+                types = KEYS if entry["failure"] else KEYS | RESULT_KEYS
+                if not all(isinstance(entry[key], kind) for key, kind in types.items()):
+                    raise ValueError
+                if os.path.normpath(entry["result"]).startswith(("..", "/")) or "\0" in entry["result"] + entry["input"]:
                     raise ValueError
                 self.remember(entry)
-            except (ValueError, KeyError, TypeError, AttributeError):
+            except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
                 # It was being written when a run was killed.
                 continue
         if lines[-1] and not is_read_only:
@@ -214,13 +222,15 @@ def videos_below(folder, out, refused, remarks):
 
 def name_results(videos, folder, extension):
     """Triples of video, result and bytes. Results keep the folders below that which was searched, and are numbered where two have
-    the same name; a video keeps the result of an earlier run."""
+    the same name; a video keeps the result of an earlier run, also if it was moved since."""
     before = {entry["input"]: name for name, entry in folder.entries.items() if name.endswith(extension)}
+    moved = {tuple(entry["state"]): name for name, entry in folder.entries.items()
+             if name.endswith(extension) and entry["state"] and not os.path.exists(entry["input"])}
     # Some disks do not tell letters of different case apart.
     taken = {name.casefold() for name in before.values()}
     named = []
     for video, stem in videos:
-        result = before.get(os.path.realpath(video))
+        result = before.get(os.path.realpath(video)) or moved.get(tuple(state(video) or ()))
         number = 1
         while result is None:
             name = f"{stem}-{number}{extension}" if number > 1 else stem + extension

@@ -68,8 +68,8 @@ def parse_arguments():
              if value != parser.get_default(name) and name not in (other, "out", "backend") and value != []
              and (other, name) not in (("corrections", "cover"), ("corrections", "force"))]
     if other and given:
-        parser.error(f"--{other.replace('_', '-')} takes no video, and of the options --out{', --cover, --force' * (other == 'corrections')} and "
-                     "--backend: results keep the others, with which they were made")
+        parser.error(f"--{other.replace('_', '-')} takes no videos, and of the options only --out{', --cover, --force' * (other == 'corrections')}"
+                     f" and --backend{'. Give --corrections before each file' * (other == 'corrections')}")
     if not other and not arguments.inputs:
         parser.error("name a video, or a folder of videos")
     if arguments.kernel_size and not (arguments.kernel_size % 2 and 0 < arguments.kernel_size <= 801):
@@ -175,8 +175,10 @@ def run():
 
 
 def setup_again(entry, review, backend, corrections=None, cover=None):
-    """The options of a result, with another cover if one is given, and the setup for them. Its detections are attached again, if there were any."""
+    """The options of a result, with another cover if one is given, and the setup for them. Its detections are attached again, if there
+    were any."""
     options, replay = entry["options"] | (dict(cover=cover) if cover else {}), None
+    check_options(options)
     job = JOBS[options["hide"]]
     if "doubts" in job:
         replay, job = review.replay(entry["result"], corrections), job | dict(finder=job.get("replayed", "") + Attacher.ELEMENTS)
@@ -184,31 +186,49 @@ def setup_again(entry, review, backend, corrections=None, cover=None):
     return options, Setup(job, chosen, f"backend={backend} kernel-size={options['kernel']}", options["size"], options["sound"], replay)
 
 
+def check_options(options):
+    """Refuses options of the index that the command line would refuse: they become a part of a pipeline."""
+    ranges = dict(sigma=(0, 1024), every=(1, 1000), threshold=(0, 1), search_size=(64, 4096), kernel=(0, 801))
+    are_numbers = all(type(options[name]) in (int, float) and low <= options[name] <= high for name, (low, high) in ranges.items()
+                      if name in options)
+    are_whole = all(type(options.get(name, 1)) is int for name in ("every", "search_size", "kernel"))
+    size = options["size"]
+    is_size = size is None or type(size) is list and len(size) == 2 and all(type(side) is int and 16 <= side <= 32766 for side in size)
+    if not are_numbers or not are_whole or not is_size or options["hide"] not in JOBS or type(options["sound"]) is not bool or (
+            options.get("cover", "blur") not in ("blur", "mosaic", "fill")):
+        raise Refused("its options in the index are damaged")
+
+
 def correct(arguments, folder, review, terminal):
     """Makes results again with corrections. Returns lines of the index, and sentences about failures."""
-    done, failed, seen = [], [], {}
+    done, failed, files = [], [], {}
     for path in arguments.corrections:
         try:
             with open(path, encoding="utf-8", errors="replace") as file:
-                corrections = Corrections(file.read())
+                files[path] = Corrections(file.read())
+        except (Refused, OSError) as error:
+            failed.append(f"{printable(path)}: {error.strerror if isinstance(error, OSError) else printable(str(error))}")
+            terminal.say(failed[-1], True)
+    for path, corrections in files.items():
+        try:
             entry = folder.entries.get(corrections.result)
             if entry is None or entry["failure"]:
                 raise Refused(f"{printable(folder.path)} has no result {printable(corrections.result)}: name its folder with --out")
-            if first := seen.setdefault(corrections.result, path) != path and seen[corrections.result]:
-                raise Refused(f"{printable(first)} is for the same result, and one file has all of its corrections")
+            if others := [other for other in files if other != path and files[other].result == corrections.result]:
+                raise Refused(f"{printable(others[0])} is for the same result: give one of them, which has all of its corrections")
             if "detections" not in entry["sums"]:
                 raise Refused("its result was not made by a search for faces or plates")
             if corrections.basis != basis_of(entry):
                 raise Refused("it is for another video, or for an older search of this one: open the review page again")
             if checksum(entry["input"]) != entry["sums"]["input"]:
                 raise Refused(f"{printable(entry['input'])} is missing or was changed since")
-            if not corrections.text and not entry["corrections"]:
-                raise Refused("it has no corrections")
-            options, setup = setup_again(entry, review, arguments.backend, corrections, arguments.cover)
-            if checksum(review.file(corrections.result, DETECTIONS)) != entry["sums"]["detections"]:
+            if not corrections.text and not entry["corrections"] and not folder.is_unfinished(entry):
+                raise Refused("it has no corrections, and the result has none to take back")
+            if checksum(review.file(corrections.result, DETECTIONS)) not in (None, entry["sums"]["detections"]):
                 raise Refused("the detections in the review folder were changed: search again with --force")
-        except (Refused, OSError) as error:
-            failed.append(f"{printable(path)}: {error.strerror if isinstance(error, OSError) else error}")
+            options, setup = setup_again(entry, review, arguments.backend, corrections, arguments.cover)
+        except (Refused, OSError, KeyError, TypeError) as error:
+            failed.append(f"{printable(path)}: {error.strerror if isinstance(error, OSError) else printable(str(error))}")
             terminal.say(failed[-1], True)
             continue
         tasks = [(entry["input"], corrections.result, os.stat(entry["input"]).st_size)]
@@ -220,8 +240,10 @@ def correct(arguments, folder, review, terminal):
 def verify_all(folder, review, backend, terminal):
     """Says which results are not as they were made."""
     entries, failures = [entry for _, entry in sorted(folder.entries.items()) if not entry["failure"]], 0
-    unlisted = [name for name in videos_below(folder.path) if name not in {entry["result"] for entry in entries}]
-    if not entries:
+    inputs = {os.path.realpath(entry["input"]) for entry in entries}
+    unlisted = [name for name in videos_below(folder.path) if name not in {entry["result"] for entry in entries}
+                and os.path.realpath(folder.inside(name)) not in inputs]
+    if not entries and not unlisted:
         raise Refused(f"{printable(folder.path)} has no results")
     for name in unlisted:
         terminal.say(f"{printable(folder.inside(name))}: the index has no result of this name", True)
@@ -239,7 +261,7 @@ def verify_all(folder, review, backend, terminal):
         except Stuck:
             raise
         except (Refused, OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
-            differing, is_covered = [f"its line in the index, or a file of it, is damaged ({error})"], False
+            differing, is_covered = [f"its line in the index, or a file of it, is damaged ({printable(str(error))})"], False
         failures += bool(differing)
         same = "as it was made" if is_covered else "its checksums are right; it was not covered again, because the review was deleted"
         terminal.say(f"{name}: {'; '.join(differing) or same}", bool(differing))
@@ -247,8 +269,12 @@ def verify_all(folder, review, backend, terminal):
 
 
 def videos_below(folder):
-    return sorted(os.path.relpath(os.path.join(place, name), folder) for place, _, names in os.walk(folder)
-                  for name in names if os.path.splitext(name)[1].lower() in EXTENSIONS)
+    """The videos of a folder of results, without those of such folders in it."""
+    videos = []
+    for place, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if not os.path.lexists(os.path.join(place, name, INDEX))]
+        videos += [os.path.relpath(os.path.join(place, name), folder) for name in names if os.path.splitext(name)[1].lower() in EXTENSIONS]
+    return sorted(videos)
 
 
 def delete_review(review, terminal):

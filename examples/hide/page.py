@@ -26,7 +26,7 @@ DOUBTS = """\
 """
 PRIVATE = """\
 <p class="look">These pages show what the results hide. Do not pass this folder on, and delete it when the results are published:
-<code>hide.py --delete-review</code>.</p>
+<code>COMMAND</code>.</p>
 """
 
 
@@ -35,12 +35,12 @@ def document(title, body):
             f"<title>{title}</title><style>\n{STYLE}</style></head><body>\n<h1>{title}</h1>\n{body}</body></html>\n")
 
 
-def index_of_pages(pages):
-    """The page with links to those for the review, from their paths and the lines of the index."""
+def index_of_pages(pages, command):
+    """The page with links to those for the review, from their paths and the lines of the index, and the command that deletes them."""
     rows = [f'<tr><td>{link(path, printable(entry["result"]))}</td><td class="number">{entry["objects"]}</td>'
             f'<td class="number">{len(entry["doubts"])}</td><td>{"corrected" if entry["corrections"] else ""}</td></tr>'
             for path, entry in pages]
-    return document("Review", PRIVATE + '<table><thead><tr><th>video</th><th class="number">objects found</th><th class="number">doubts'
+    return document("Review", PRIVATE.replace("COMMAND", html.escape(printable(command))) + '<table><thead><tr><th>video</th><th class="number">objects found</th><th class="number">doubts'
                     "</th><th></th></tr></thead><tbody>\n" + "\n".join(rows) + "\n</tbody></table>\n")
 
 
@@ -83,7 +83,7 @@ def page(entries):
 
 def is_empty(entry):
     """Whether something was searched and nothing was found."""
-    return entry["covered"] == 0
+    return entry["covered"] == 0 and not entry["corrections"]
 
 
 def doubt_line(result, doubt):

@@ -2,12 +2,14 @@
 """The private folder beside the results: pages with pictures of open faces, on which a person reviews a result, and the detections
 that it was made from; and the corrections that such a page saves."""
 
+import csv
 import hashlib
 import html
 import json
 import os
 import pathlib
 import re
+import shlex
 import stat
 import sys
 import urllib.parse
@@ -58,7 +60,9 @@ class Review:
         self.out = os.path.realpath(out)
         self.path = (self.out.rstrip("/") or "/results") + "-review"
         # For sentences.
-        self.name = printable(self.path if os.path.basename(out.rstrip("/")) in ("", ".", "..") else out.rstrip("/") + "-review")
+        named = out.rstrip("/") + "-review"
+        self.name = printable(named if os.path.realpath(named) == self.path else self.path)
+        self.program = os.path.abspath(sys.argv[0])
 
     def file(self, result, ending):
         return os.path.join(self.path, result + ending)
@@ -67,15 +71,18 @@ class Review:
         """Refuses a folder of somebody else."""
         if not os.path.lexists(self.path):
             return
-        is_folder = os.path.isdir(self.path) and not os.path.islink(self.path)
-        if not is_folder or os.listdir(self.path) and not is_own_page(os.path.join(self.path, INDEX)):
+        is_folder, names = os.path.isdir(self.path) and not os.path.islink(self.path), None
+        if is_folder:
+            names = os.listdir(self.path)
+        if not is_folder or names and not any(is_own_page(os.path.join(self.path, name)) for name in names if name.endswith(PAGE)):
             raise Refused(f"{self.name} is not of this program: move it away, or name another folder with --out")
 
     def write(self, path, text):
         """Writes a file that only its owner can read."""
-        if not os.path.isdir(self.path):
-            os.makedirs(self.path, 0o700)
-            self.write(os.path.join(self.path, INDEX), index_of_pages([]))
+        os.makedirs(self.path, 0o700, exist_ok=True)
+        index = os.path.join(self.path, INDEX)
+        if path != index and not os.path.exists(index):
+            self.write(index, self.index([]))
         os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
         for folder in self.path, os.path.dirname(path):
             os.chmod(folder, 0o700)
@@ -90,8 +97,21 @@ class Review:
             os.unlink(part)
             raise
 
+    def index(self, pages):
+        command = f"{shlex.quote(self.program)} --out {shlex.quote(self.out)} --delete-review"
+        return index_of_pages(pages, command)
+
+    def lacks_page(self, result):
+        """Whether the program was ended before it wrote the page about a result."""
+        return os.path.exists(self.file(result, DETECTIONS)) and not os.path.exists(self.file(result, PAGE))
+
+    def is_deleted(self, result):
+        return not any(os.path.lexists(self.file(result, ending)) for ending in (DETECTIONS, PAGE))
+
     def keep(self, result, work):
-        """Writes the detections of a new result."""
+        """Writes the detections of a new result, in place of the page about an older one."""
+        if os.path.exists(self.file(result, PAGE)):
+            os.unlink(self.file(result, PAGE))
         self.write(self.file(result, DETECTIONS), table_of_detections(work.kept_detections()))
 
     def add_page(self, entry, work):
@@ -100,7 +120,10 @@ class Review:
             try:
                 with open(self.file(entry["result"], PAGE), encoding="utf-8") as file:
                     data = json.loads(file.read().split(BEGIN)[1].split(END)[0])
-            except (OSError, IndexError, ValueError):
+                if type(data) is not dict:
+                    raise ValueError
+            except (OSError, IndexError, ValueError, RecursionError):
+                print(f"the page {printable(self.file(entry['result'], PAGE))} is damaged and stays so: --force makes a new one")
                 return
             self.write_page(entry, data)
             return
@@ -116,7 +139,7 @@ class Review:
         result, page = entry["result"], self.file(entry["result"], PAGE)
         video = os.path.relpath(os.path.join(self.out, result), os.path.dirname(page))
         data |= dict(
-            video=urllib.parse.quote(os.fsencode(video)), out=self.out, program=os.path.abspath(sys.argv[0]), basis=basis_of(entry),
+            video=urllib.parse.quote(os.fsencode(video)), out=self.out, program=self.program, basis=basis_of(entry),
             corrections=entry["corrections"] and json.loads(entry["corrections"]))
         data = json.dumps(data).replace("<", "\\u003c")
         values = dict(GENERATOR=GENERATOR, RESULT=html.escape(printable(result)), DATA=BEGIN + data + END)
@@ -128,25 +151,29 @@ class Review:
         entries = [entry for entry in entries if os.path.exists(self.file(entry["result"], PAGE))]
         if entries:
             pages = [(os.path.relpath(self.file(entry["result"], PAGE), self.path), entry) for entry in entries]
-            self.write(os.path.join(self.path, INDEX), index_of_pages(pages))
+            self.write(os.path.join(self.path, INDEX), self.index(pages))
         return bool(entries)
 
     def delete(self):
         """Deletes all files of this program. Returns those of others, which stay; their folder still counts as one of this program."""
+        def fail(error):
+            raise error
+
         index, left = os.path.join(self.path, INDEX), []
-        for place, _, files in os.walk(self.path, topdown=False):
+        for place, folders, files in os.walk(self.path, topdown=False, onerror=fail):
+            left += [path for name in folders if os.path.islink(path := os.path.join(place, name))]
             for path in (os.path.join(place, name) for name in files):
                 if path.endswith((DETECTIONS, ".part")) or path.endswith(PAGE) and is_own_page(path):
                     if path != index:
                         os.unlink(path)
                 else:
                     left.append(path)
-            if place == self.path and not left:
+            if place == self.path and not left and os.path.exists(index):
                 os.unlink(index)
             if not os.listdir(place):
                 os.rmdir(place)
         if left:
-            self.write(index, index_of_pages([]))
+            self.write(index, self.index([]))
         return left
 
     def replay(self, result, corrections=None):
@@ -157,6 +184,8 @@ class Review:
                 _, boxes = read_boxes(lines)
         except FileNotFoundError:
             raise Refused("its detections were deleted: search again with --force") from None
+        except (csv.Error, ValueError, Refused) as error:
+            raise Refused(f"its detections are damaged ({error}): search again with --force") from None
         if not corrections:
             return Attacher(dict(frame=boxes))
         if unknown := corrections.shown - {box.what for box in boxes}:
@@ -164,7 +193,10 @@ class Review:
         # As the detections are labelled, so that a box and they may be of one object.
         marks = [replace(box, label=boxes[0].label if boxes else "face") for box in corrections.marks]
         link_keyframes(marks, "time")
-        return Attacher(dict(frame=[box for box in boxes if box.what not in corrections.shown], time=marks))
+        attacher = Attacher(dict(frame=boxes, time=marks))
+        # Numbers are those of the first run, also if its objects are not covered any more.
+        attacher.all["frame"] = [box for box in boxes if box.what not in corrections.shown]
+        return attacher
 
 
 def object_of(track, report, pictures):
@@ -184,6 +216,8 @@ class Corrections:
     def __init__(self, text):
         try:
             data = json.loads(text, parse_constant=float)
+            # As a file name.
+            os.fsencode(str(data["result"]))
             self.result, self.basis = str(data["result"]), str(data["basis"])
             show = [dict(object=whole(one["object"]), why="no face" if one["why"] == "no face" else "shown") for one in data["show"]]
             cover = [mark_of(mark, number) for number, mark in enumerate(data["cover"], 1)]
@@ -198,7 +232,7 @@ class Corrections:
     def lost(self, before):
         """The sentence about what corrections before these had and these do not have: a list of one or none."""
         marks = sum(mark not in self.cover for mark in before.cover)
-        return [f"{marks} of the boxes that were added before are not in it any more"] if marks else []
+        return [f"{count(marks, 'box') if marks == 1 else f'{marks} boxes'} of the earlier corrections changed or removed"] if marks else []
 
     def sentence(self):
         """For the report."""
@@ -209,7 +243,7 @@ class Corrections:
 
 def whole(value):
     if type(value) is not int:
-        raise ValueError(f"{value} is not the number of an object")
+        raise ValueError(f"{value!r} is not the number of an object")
     return value
 
 

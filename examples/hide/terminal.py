@@ -31,7 +31,10 @@ def on_signal(number, _):
 
 def printable(name):
     """A name on one line, also one that is not UTF-8."""
-    text = os.fspath(name).encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    try:
+        text = os.fspath(name).encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    except UnicodeEncodeError:
+        text = os.fspath(name).encode("utf-8", "backslashreplace").decode()
     return "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in text)
 
 

@@ -629,7 +629,7 @@ pipeline.set_state(Gst.State.NULL)
 fn correct(workspace: &Workspace, stem: &str, choice: &str, boxes: &str) -> String {
     let page = "xvfb-run -a $ROOT/scripts/python gi -- $ROOT/tests/suite/review_page.py";
     let said = workspace.stdout(&format!("{page} out-review/{stem}.mp4.html . {choice} {boxes}"));
-    let command = format!("/hide.py' --out '{}' --corrections '{stem}.20", workspace.0.join("out").display());
+    let command = format!("/hide.py' --out '{}' --corrections='{stem}.20", workspace.0.join("out").display());
     assert!(said.contains(&command), "{said}");
     workspace.shell(&format!("mv saved.json {stem}.json"));
     let (status, stdout, stderr) = hide(workspace, &format!("--out=out --corrections {stem}.json"));
@@ -652,6 +652,10 @@ fn changes(workspace: &Workspace, name: &str) -> Vec<[usize; 2]> {
     before.into_iter().zip(after).map(count).collect()
 }
 
+fn read_page(workspace: &Workspace, name: &str) -> String {
+    fs::read_to_string(workspace.0.join(name)).unwrap()
+}
+
 /// Somebody finds a face on the page that the detector has missed, and one that may be shown.
 #[test]
 fn a_result_is_corrected_on_its_review_page() {
@@ -672,10 +676,10 @@ fn a_result_is_corrected_on_its_review_page() {
     assert!(changes(&workspace, "missed.mp4").iter().all(|changed| *changed == [0, 0]));
     let mode = |path: &str| workspace.0.join(path).metadata().unwrap().mode() & 0o777;
     assert_eq!(["out-review", "out-review/index.html", "out-review/missed.mp4.html"].map(mode), [0o700, 0o600, 0o600]);
-    let stdout = correct(&workspace, "missed", "''", "0,0.1,0.1,0.38,0.8 1.5,0.12,0.1,0.38,0.8");
+    let stdout = correct(&workspace, "missed", "''", "0,0.1,0.1,0.38,0.8 1.5,0.12,0.1,0.38,0.8 1.5,0.7,0.7,0.1,0.1");
     assert!(
         stdout.starts_with(
-            "out/missed.mp4: 16 frames, 1 object covered, 0.0 s to look at; corrected by hand: 1 box added; "
+            "out/missed.mp4: 16 frames, 2 objects covered, 0.0 s to look at; corrected by hand: 2 boxes added; "
         ),
         "{stdout}"
     );
@@ -723,6 +727,21 @@ fn a_result_is_corrected_on_its_review_page() {
         changed.iter().all(|[left, _]| *left == 0) && changed[10..].iter().all(|[_, right]| *right > 1_000),
         "{changed:?}"
     );
+    let before = versions(&workspace.0.join("out"));
+
+    // A result whose page is not there, because the program was killed, is made again; one whose input was moved is not.
+    workspace.shell("rm out-review/two.mp4.html");
+    workspace.says("hide.py two.mp4 --out=out --cover=mosaic =! …two.mp4: its result was corrected by hand…");
+    workspace.says("hide.py --out=out --corrections two.json --cover=mosaic => …: 1 object shown…");
+    workspace.shell("mkdir moved; mv two.mp4 moved/two.mp4");
+    workspace.says("hide.py moved/two.mp4 --out=out --cover=mosaic =! …two.mp4: its result was corrected by hand…");
+    workspace.shell("mv moved/two.mp4 two.mp4");
+    workspace.stdout("hide.py two.mp4 --out=out --cover=mosaic --force");
+    assert!(workspace.stdout("hide.py two.mp4 --out=out --cover=mosaic").starts_with("1 file already done"));
+    assert!(
+        read_page(&workspace, "out/report.html").contains("the corrections by hand of its older result are not in it")
+    );
+    workspace.says("hide.py --out=out --corrections two.json => …: 1 object shown…");
     let before = versions(&workspace.0.join("out"));
 
     // What is not what was reviewed is refused.
@@ -774,8 +793,8 @@ fn a_result_is_corrected_on_its_review_page() {
          hide.py --out=out --corrections nested.json =! …nested.json: it is not a file of corrections from a review page: …
          hide.py --out=out --corrections absent.json =! …absent.json: No such file or directory…
          hide.py --out=none --verify =! …none is no folder of results: name it with --out
-         hide.py --out=out --corrections two.json two.mp4 =! …--corrections takes no video, and of the options --out, --cover, --force…
-         hide.py --out=out --corrections two.json --corrections other.json =! …other.json: two.json is for the same result, and one…",
+         hide.py --out=out --corrections two.json two.mp4 =! …--corrections takes no videos, and of the options only --out, --cover, --force…
+         hide.py --out=out --corrections two.json --corrections other.json =! …other.json is for the same result: give one of them…",
     );
     assert_eq!(versions(&workspace.0.join("out"))["missed.mp4"], before["missed.mp4"]);
     workspace.shell("cp two.mp4 copy.mp4; cp missed.mp4 two.mp4");
@@ -787,7 +806,7 @@ fn a_result_is_corrected_on_its_review_page() {
     edited("neither", "/\"show\"/,/\\]/c \"show\": [],");
     workspace.says(
         "hide.py --out=out --corrections both.json => …; corrected by hand: 1 object shown, 1 box added …
-         hide.py --out=out --corrections two.json => …; corrected by hand: 1 object shown; 1 of the boxes that were added before are not…
+         hide.py --out=out --corrections two.json => …; corrected by hand: 1 object shown; 1 box of the earlier corrections changed…
          hide.py --out=out --corrections neither.json => …2 objects found, …; its corrections were taken back…
          hide.py --out=out --corrections neither.json =! …neither.json: it has no corrections…",
     );
@@ -860,9 +879,10 @@ fn changed_results_are_found() {
             "the index says objects: 2, covering again gives 1",
         ),
         ("sed -i 's/\"sums\": {[^}]*}/\"sums\": {}/' out/hide-index.jsonl".into(), "the index lacks checksums"),
+        ("sed -i 's/\"frames\"/\"images\"/' out/hide-index.jsonl".into(), "the index has no result of this name"),
         (
-            "sed -i 's/\"frames\"/\"images\"/' out/hide-index.jsonl".into(),
-            "its line in the index, or a file of it, is damaged…",
+            "sed -i 's/\"kernel\": 0/\"kernel\": \"0 ! filesink location=evil\"/' out/hide-index.jsonl".into(),
+            "it could not be covered again: its options in the index are damaged",
         ),
         ("printf '\\377\\376' >out/input.csv".into(), "its line in the index, or a file of it, is damaged…"),
         ("sed -i 's/\"cover\": \"fill\"/\"cover\": \"blur\"/' out/hide-index.jsonl".into(), "the frame at …"),
