@@ -48,8 +48,8 @@ class Batch:
             work = cover(self.setup, video, descriptor, progress)
             made_before = self.folder.entries.get(result)
             if self.corrections and len(work.pushed) != made_before["frames"]:
-                raise Refused(f"it has {count(len(work.pushed), 'frame')} now, and had {made_before['frames']} when it was searched: search again "
-                              "with --force")
+                raise Refused(f"it has {count(len(work.pushed), 'frame')} now, and had {made_before['frames']} when it was searched: "
+                              "search again with --force")
             if self.corrections and (unused := self.setup.on_pipeline.unused()):
                 raise Refused(f"{unused[0].id or 'a detection'} begins after the last frame")
             if state(video) != before:

@@ -15,11 +15,11 @@ EXTENSIONS = set(".3g2 .3gp .asf .avi .divx .dv .f4v .flv .m2ts .m4v .mkv .mov .
 # The index has a line of JSON for each result that was made and for each that failed. The last one of a result counts.
 INDEX, PAGE = "hide-index.jsonl", "report.html"
 FILE_STATE = (list, type(None))
-KEYS = dict(result=str, input=str, state=FILE_STATE, options=dict, made=FILE_STATE, table=FILE_STATE, failure=(str, type(None)), sums=dict,
-            corrections=(str, type(None)))
+KEYS = dict(result=str, input=str, state=FILE_STATE, options=dict, made=FILE_STATE, table=FILE_STATE,
+            failure=(str, type(None)), sums=dict, corrections=(str, type(None)))
 # What only the line of a result that was made has.
-RESULT_KEYS = dict(frames=int, seconds=(int, float), covered=(int, type(None)), objects=(int, type(None)), doubtful=(int, float), doubts=list,
-                   notes=list)
+RESULT_KEYS = dict(frames=int, seconds=(int, float), covered=(int, type(None)), objects=(int, type(None)),
+                   doubtful=(int, float), doubts=list, notes=list)
 UNFINISHED = "it was interrupted, and the result in the folder is an older one: start the same command again"
 # Prefix of the files that are being written.
 PART = ".hide-"

@@ -68,8 +68,8 @@ def parse_arguments():
              if value != parser.get_default(name) and name not in (other, "out", "backend") and value != []
              and (other, name) not in (("corrections", "cover"), ("corrections", "force"))]
     if other and given:
-        parser.error(f"--{other.replace('_', '-')} takes no videos, and of the options only --out{', --cover, --force' * (other == 'corrections')}"
-                     f" and --backend{'. Give --corrections before each file' * (other == 'corrections')}")
+        more = [", --cover, --force", ". Give --corrections before each file"] if other == "corrections" else ["", ""]
+        parser.error(f"--{other.replace('_', '-')} takes no videos, and of the options only --out{more[0]} and --backend{more[1]}")
     if not other and not arguments.inputs:
         parser.error("name a video, or a folder of videos")
     if arguments.kernel_size and not (arguments.kernel_size % 2 and 0 < arguments.kernel_size <= 801):

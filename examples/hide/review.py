@@ -232,7 +232,7 @@ class Corrections:
     def lost(self, before):
         """The sentence about what corrections before these had and these do not have: a list of one or none."""
         marks = sum(mark not in self.cover for mark in before.cover)
-        return [f"{count(marks, 'box') if marks == 1 else f'{marks} boxes'} of the earlier corrections changed or removed"] if marks else []
+        return [f"{marks} box{'es' * (marks > 1)} of the earlier corrections changed or removed"] if marks else []
 
     def sentence(self):
         """For the report."""

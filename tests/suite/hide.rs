@@ -727,7 +727,6 @@ fn a_result_is_corrected_on_its_review_page() {
         changed.iter().all(|[left, _]| *left == 0) && changed[10..].iter().all(|[_, right]| *right > 1_000),
         "{changed:?}"
     );
-    let before = versions(&workspace.0.join("out"));
 
     // A result whose page is not there, because the program was killed, is made again; one whose input was moved is not.
     workspace.shell("rm out-review/two.mp4.html");
