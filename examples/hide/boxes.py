@@ -204,7 +204,7 @@ class Attacher:
 
 def detections_of(buffer):
     """The boxes that a detector has attached to a buffer, without those of no size; their position is 0."""
-    # The metas of a buffer of its own can be changed.
+    # A copy, because reading marks each meta.
     metas, boxes = buffer.copy_region(Gst.BufferCopyFlags.META, 0, buffer.get_size()), []
     # Python cannot iterate metas. All have the id 0 until they have been read.
     while meta := GstVideo.buffer_get_video_region_of_interest_meta_id(metas, 0):
