@@ -71,10 +71,9 @@ class Review:
         """Refuses a folder of somebody else."""
         if not os.path.lexists(self.path):
             return
-        is_folder, names = os.path.isdir(self.path) and not os.path.islink(self.path), None
-        if is_folder:
-            names = os.listdir(self.path)
-        if not is_folder or names and not any(is_own_page(os.path.join(self.path, name)) for name in names if name.endswith(PAGE)):
+        names = os.listdir(self.path) if os.path.isdir(self.path) and not os.path.islink(self.path) else None
+        # An empty one may be of a run that was killed.
+        if names is None or names and not any(is_own_page(os.path.join(self.path, name)) for name in names):
             raise Refused(f"{self.name} is not of this program: move it away, or name another folder with --out")
 
     def write(self, path, text):
@@ -94,7 +93,8 @@ class Review:
                 file.write(text)
             put(part, path)
         except OSError:
-            os.unlink(part)
+            if os.path.lexists(part):
+                os.unlink(part)
             raise
 
     def index(self, pages):
@@ -193,8 +193,8 @@ class Review:
         # As the detections are labelled, so that a box and they may be of one object.
         marks = [replace(box, label=boxes[0].label if boxes else "face") for box in corrections.marks]
         link_keyframes(marks, "time")
+        # Made with all detections, so that a new object gets the number of none of them.
         attacher = Attacher(dict(frame=boxes, time=marks))
-        # Numbers are those of the first run, also if its objects are not covered any more.
         attacher.all["frame"] = [box for box in boxes if box.what not in corrections.shown]
         return attacher
 
@@ -232,7 +232,8 @@ class Corrections:
     def lost(self, before):
         """The sentence about what corrections before these had and these do not have: a list of one or none."""
         marks = sum(mark not in self.cover for mark in before.cover)
-        return [f"{marks} box{'es' * (marks > 1)} of the earlier corrections changed or removed"] if marks else []
+        what = "1 box of the earlier corrections was" if marks == 1 else f"{marks} boxes of the earlier corrections were"
+        return [f"{what} changed or removed"] if marks else []
 
     def sentence(self):
         """For the report."""
