@@ -125,11 +125,8 @@ class Work:
         return lambda buffer: setattr(self, name, getattr(self, name) + 1)
 
     def note_time(self, buffer):
-        # Decoders give frames of a variable rate no duration, or a nanosecond. Players would leave out such a last frame.
-        if buffer.duration == Gst.CLOCK_TIME_NONE or buffer.duration < Gst.MSECOND:
-            buffer.duration = max(Gst.MSECOND, buffer.pts - self.pushed[-1] if self.pushed else 0)
         self.pushed.append(buffer.pts)
-        self.ends.append(buffer.pts + buffer.duration)
+        self.ends.append(buffer.pts + (buffer.duration if buffer.duration != Gst.CLOCK_TIME_NONE else 0))
 
     def watch(self, element, pad, each):
         """Calls `each` with the buffers of a pad."""

@@ -594,36 +594,6 @@ fn frames_in_which_no_face_leads_to_a_person_are_counted() {
     assert!(stdout.starts_with("input.mp4: 4 frames\n"), "{stdout}");
 }
 
-/// Frames of a variable rate have no duration, and players leave out a last frame of none.
-#[test]
-fn the_last_frame_of_a_variable_rate_is_in_the_result() {
-    let workspace = Workspace::new("hide-last-frame");
-    let script = "\
-import gi
-gi.require_version('Gst', '1.0')
-from gi.repository import Gst
-Gst.init(None)
-caps = 'video/x-raw,format=GRAY8,width=64,height=48,framerate=0/1'
-pipeline = Gst.parse_launch(
-    f'appsrc name=source format=time caps={caps} ! videoconvert ! x264enc ! h264parse ! matroskamux ! filesink location=a.mkv')
-pipeline.set_state(Gst.State.PLAYING)
-source = pipeline.get_by_name('source')
-for frame in range(12):
-    buffer = Gst.Buffer.new_wrapped(bytes([20 * frame]) * (64 * 48))
-    buffer.pts = (frame + 7 * (frame // 5)) * Gst.SECOND // 10
-    source.emit('push-buffer', buffer)
-source.emit('end-of-stream')
-pipeline.get_bus().timed_pop_filtered(Gst.CLOCK_TIME_NONE, Gst.MessageType.EOS | Gst.MessageType.ERROR)
-pipeline.set_state(Gst.State.NULL)
-";
-    workspace.write("make.py", script);
-    workspace.stdout("scripts/python gi -- make.py");
-    let (status, stdout, stderr) = hide(&workspace, "a.mkv --out=out --hide=everything");
-    assert!(status == 0 && stdout.starts_with("a.mkv: 12 frames"), "{stdout}{stderr}");
-    assert_eq!(media::frames(&workspace.0.join("out/a.mp4"), "").len(), 12);
-    workspace.says("hide.py --verify --out=out => out/a.mp4: as it was made");
-}
-
 /// Runs tests/suite/review_page.py on the page of a result, with a choice for the first object and boxes, and covers the input again
 /// by the file that the page saves. Returns what hide.py prints.
 fn correct(workspace: &Workspace, stem: &str, choice: &str, boxes: &str) -> String {
