@@ -50,6 +50,7 @@ fn main() {
         trial("elements_share_one_context", has_elements, one_context),
         trial("cuda_device_id_overrides_an_earlier_context", has_library, device_id_set_later),
         trial("failures_on_cuda_memory_are_actionable_errors", has_elements, actionable_errors),
+        trial("detectors_download_the_frames_that_they_search_alone", has_elements && load_detectors(), detectors),
     ]);
     run_one_by_one(trials);
 }
@@ -61,6 +62,21 @@ fn load_elements() -> bool {
     plugin.is_some_and(|file| gst::Plugin::load_file(file).is_ok())
         && ["cudaupload", "cudadownload"].iter().all(|name| gst::ElementFactory::find(name).is_some())
 }
+
+/// Whether the plugin of the detectors was built, which the packaged crate does not have, and the model of `centerface` is there.
+fn load_detectors() -> bool {
+    let file = std::env::current_exe().unwrap().with_file_name(format!(
+        "{}gstdetectors{}",
+        std::env::consts::DLL_PREFIX,
+        std::env::consts::DLL_SUFFIX
+    ));
+    let folder = std::env::var_os("CUDAGAUSSBLUR_MODELS").filter(|folder| !folder.is_empty());
+    let folder = folder.unwrap_or_else(|| concat!(env!("CARGO_MANIFEST_DIR"), "/target/models").into());
+    MODEL.set(std::path::Path::new(&folder).join("centerface.onnx")).unwrap();
+    MODEL.get().unwrap().exists() && gst::Plugin::load_file(file).is_ok()
+}
+
+static MODEL: std::sync::OnceLock<std::path::PathBuf> = std::sync::OnceLock::new();
 
 /// Work is rejected on a stream of a context that is not current, and on memory of another device.
 fn work_across_contexts() {
@@ -254,4 +270,57 @@ fn actionable_errors() {
         fails(NV12, settings, &["device 0 failed launching a kernel", "the frame is in CUDA memory"]);
         machine.clear_faults();
     }
+}
+
+/// `centerface` finds the same boxes in CUDA memory, of which it downloads the frames that it searches, and the pool of the element
+/// behind it reaches the one in front of it.
+fn detectors() {
+    let machine = FakeDriver::new();
+    let source = format!(
+        "filesrc location=\"{}/examples/demo/face.jpg\" ! jpegdec ! imagefreeze num-buffers=12 ! videoconvert ! videoscale ! \
+         video/x-raw,format=NV12,width=480,height=400,framerate=30/1",
+        env!("CARGO_MANIFEST_DIR")
+    );
+    let detector = format!("centerface name=detector model=\"{}\"", MODEL.get().unwrap().display());
+    // The regions of each frame, the number of frames that were searched, and the bytes that were copied to the device and back.
+    let found = |before: &str, every: u32, behind: &str, check: &dyn Fn(&gst::Bin)| {
+        let elements = format!("{source} ! {before} {detector} every={every} {behind} ! appsink name=sink sync=false");
+        let pipeline = pipes::pipeline(&elements);
+        let sink = pipeline.by_name("sink").unwrap().downcast::<gst_app::AppSink>().unwrap();
+        let copied = machine.copied();
+        pipeline.set_state(gst::State::Playing).unwrap();
+        let mut regions = Vec::new();
+        while let Ok(sample) = sink.pull_sample() {
+            let metas = sample.buffer().unwrap().iter_meta::<gst_video::VideoRegionOfInterestMeta>();
+            regions.push(metas.map(|meta| (meta.roi_type().to_owned(), meta.rect())).collect::<Vec<_>>());
+        }
+        pipes::no_errors(&pipeline);
+        let stats = pipeline.by_name("detector").unwrap().property::<gst::Structure>("stats");
+        check(&pipeline);
+        pipeline.set_state(gst::State::Null).unwrap();
+        let copied = [0, 1].map(|direction| machine.copied()[direction] - copied[direction]);
+        (regions, stats.get::<u64>("analyzed").unwrap() as usize, copied)
+    };
+    let (expected, analyzed, _) = found("", 5, "", &|_| ());
+    // The second one, because the face of the first one is new; and frames 6 and 11.
+    assert_eq!((expected.len(), analyzed, expected[11][0].0.as_str()), (12, 4, "face"));
+    let on_device = format!("cudaupload ! {CUDA} !");
+    let (_, all, [_, down]) = found(&on_device, 1, "", &|_| ());
+    assert!(all == 12 && down >= 12 * 480 * 400 * 3 / 2, "{all} searches, {down} bytes");
+    let blur = format!("! cudagaussblur name=blur region-mode=inside cover=fill look-ahead=3 ! {CUDA}");
+    for (behind, pools, stats) in [("", 0, None), (&*blur, 1, Some([12, 0]))] {
+        let check = |pipeline: &gst::Bin| {
+            let pad = pipeline.by_name("detector").unwrap().static_pad("sink").unwrap();
+            let mut query = gst::query::Allocation::new(Some(&pad.current_caps().unwrap()), true);
+            assert_eq!(pad.query(&mut query), pools > 0, "{behind}");
+            let proposed = query.allocation_pools().into_iter().filter_map(|pool| pool.0);
+            let names: Vec<_> = proposed.map(|pool| pool.type_().name()).collect();
+            assert_eq!(names, ["GstCudaBufferPool"].repeat(pools), "{behind}");
+            let found = stats.map(|_| ["frames-on-device", "frames-copied"].map(|name| stat(pipeline, name)));
+            assert_eq!(found, stats, "{behind}");
+        };
+        let result = found(&on_device, 5, behind, &check);
+        assert_eq!(result, (expected.clone(), analyzed, [12 * 480 * 400 * 3 / 2, down / 12 * analyzed]), "{behind}");
+    }
+    assert_eq!(machine.live_contexts(), 0);
 }

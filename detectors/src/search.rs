@@ -12,15 +12,20 @@ use gst_video::{VideoCropMeta, VideoInfo, VideoMeta, VideoRegionOfInterestMeta};
 use crate::{kernels::Instructions, sampler::sampler};
 
 /// 8 or 10 bits a channel. Frames are not converted: only the samples that the small picture needs are read.
-const CAPS: &str = "video/x-raw, format=(string){ I420, YV12, NV12, NV21, Y42B, Y444, YUY2, UYVY, RGB, BGR, RGBx, BGRx, xRGB, xBGR, \
-                    RGBA, BGRA, ARGB, ABGR, GRAY8, I420_10LE, P010_10LE, I422_10LE, Y444_10LE }, width=(int)[ 16, 32767 ], height=(int)[ 16, 32767 ]";
+const CAPS: &str = ", format=(string){ I420, YV12, NV12, NV21, Y42B, Y444, YUY2, UYVY, RGB, BGR, RGBx, BGRx, xRGB, xBGR, RGBA, BGRA, \
+                    ARGB, ABGR, GRAY8, I420_10LE, P010_10LE, I422_10LE, Y444_10LE }, width=(int)[ 16, 32767 ], \
+                    height=(int)[ 16, 32767 ]";
+/// CUDA memory is read as any other: GStreamer downloads a frame when it is mapped, so that frames that are not searched stay on the
+/// device.
+const MEMORIES: [&str; 2] = ["video/x-raw(memory:CUDAMemory)", "video/x-raw"];
 /// Number of recent searches from which the latency and the mean time are computed.
 const RECENT: usize = 16;
 /// A warning is posted after so many searches in a row that took longer than the time between them, in a live stream.
 const MOST_SLOW: u32 = 8;
 
 pub fn pad_templates() -> Vec<gst::PadTemplate> {
-    let caps = CAPS.parse::<gst::Caps>().expect("the caps are valid");
+    let caps =
+        MEMORIES.map(|memory| format!("{memory}{CAPS}")).join(";").parse::<gst::Caps>().expect("the caps are valid");
     let template = |name, direction| {
         gst::PadTemplate::new(name, direction, gst::PadPresence::Always, &caps).expect("the template is valid")
     };

@@ -15,6 +15,8 @@ WEAK = 0.2
 PLATES = "/usr/share/opencv4/haarcascades/haarcascade_russian_plate_number.xml"
 # Frames that wait between two threads.
 QUEUE = "queue max-size-buffers=4 max-size-bytes=0 max-size-time=0"
+# The formats of NVDEC's frames, by those of the same samples elsewhere.
+ON_DEVICE = {"I420": "NV12", "I420_10LE": "P010_10LE"}
 # Settings of jobs that a user may change.
 SETTINGS = "cover", "sigma", "every", "threshold", "search_size"
 PEOPLE = ("centerface every=4 size={search_size} threshold=0.3 ! selfiesegmentation name=detector every={every} "
@@ -113,12 +115,17 @@ class Setup:
         # The others serve if the first one fails: an encoder of a GPU does not take every size.
         self.encoders = [encoder for encoder in encoders if encoder.muxer is encoders[0].muxer]
 
-    def elements(self, format, finder):
+    def elements(self, format, finder, is_viewable=False):
         """From decoded frames to covered ones, as a viewer sees them: turned as the file says, with square pixels, and of an even
-        size, because 4:2:0 needs that."""
+        size, because 4:2:0 needs that. Frames that are so already may also be in CUDA memory, which no element here turns or
+        scales."""
         width, height = self.size
-        return (f"videoconvert ! videoflip video-direction=auto ! videoscale ! video/x-raw,format={format},width=[2,{width},2],"
-                f"height=[2,{height},2],pixel-aspect-ratio=1/1 ! {QUEUE} ! {finder} ! {QUEUE} ! {self.blur} ! {QUEUE} ! videoconvert")
+        sides = f"width=[2,{width},2],height=[2,{height},2],pixel-aspect-ratio=1/1"
+        turn, caps = "videoflip video-direction=auto ! ", f"video/x-raw,format={format},{sides}"
+        if is_viewable and not self.is_scaled:
+            turn, caps = "", f"video/x-raw(memory:CUDAMemory),format={ON_DEVICE[format]},{sides};{caps}"
+        return (f"videoconvert ! {turn}videoscale ! capsfilter caps=\"{caps}\" ! {QUEUE} ! {finder} ! {QUEUE} ! {self.blur} ! "
+                f"{QUEUE} ! videoconvert")
 
     @functools.cached_property
     def ten_bit_encoders(self):

@@ -20,7 +20,7 @@ class Crop(NamedTuple):
 
 
 def crop(buffer, info, box):
-    """The part of a frame, of I420, I420_10LE or RGB, around a box."""
+    """The part of a frame, of I420, NV12, I420_10LE, P010_10LE or RGB, around a box."""
     meta, format = GstVideo.buffer_get_video_meta(buffer), info.finfo
     offsets, strides = (meta.offset, meta.stride) if meta else (info.offset, info.stride)
     side = max(SIDE, round(CONTEXT * max(box[2:])))
@@ -38,7 +38,7 @@ def crop(buffer, info, box):
         rows = memoryview(buffer.extract_dup(offsets[plane] + top * stride, ((height - 1) * step + 1) * stride))
         for row in range(height):
             part = rows[row * step * stride + left * pixel:][:((width - 1) * step + 1) * pixel]
-            part = part.tobytes() if step == 1 else part.cast("BH"[pixel - 1])[::step].tobytes()
+            part = part.tobytes() if step == 1 else part.cast(" BH I"[pixel])[::step].tobytes()
             # GStreamer's rows have a multiple of four bytes.
             planes.append(part + bytes(-len(part) % 4))
     share = [round((value - begin) / (length * step), 4) for value, begin, length in zip(box, corner + [0, 0], size * 2)]

@@ -71,7 +71,7 @@ class Work:
         # Running times of the frames that left the blur, their ends, and timestamps of those that it posted a message about.
         self.pushed, self.ends, self.posted = [], [], []
         self.bits = min(input.bits, 10) if encoder in TEN_BIT_ENCODERS else 8
-        format = "I420_10LE" if self.bits == 10 else "I420"
+        format, is_viewable = "I420_10LE" if self.bits == 10 else "I420", input.is_viewable and self.bits == input.bits
         # Streams that decode to none of these, such as subtitles, are not exposed.
         formats = ["video/x-raw(ANY)"] + (["audio/x-raw(ANY)", *self.muxer.copied] if with_sound else [])
         # compositor drops the tag that says how the picture is turned.
@@ -79,11 +79,12 @@ class Work:
         self.pipeline = Gst.parse_launch(
             f'uridecodebin name=input caps="{";".join(formats)}" expose-all-streams=false '
             f"{QUEUE} name=video ! {alpha if input.has_alpha else ''}identity name=head single-segment=true ! "
-            f"{setup.elements(format, setup.finder)} ! {encoder.element} name=encoder {encoder.settings} ! "
+            f"{setup.elements(format, setup.finder, is_viewable)} ! {encoder.element} name=encoder {encoder.settings} ! "
             f"{self.muxer.element} name=mux ! fdsink name=file async=false fd={descriptor}")
         self.source, self.video, self.blur = (self.pipeline.get_by_name(name) for name in ("input", "video", "blur"))
         self.source.set_property("uri", input.uri)
-        self.handlers = [self.source.connect("pad-added", self.add_stream), self.source.connect("no-more-pads", self.check_streams)]
+        self.handlers = [self.source.connect(name, method) for name, method in (
+            ("autoplug-query", self.answer), ("pad-added", self.add_stream), ("no-more-pads", self.check_streams))]
         self.probes = []
         self.watch_events(self.video.get_static_pad("sink"), self.copy_tags)
         self.watch_events(self.pipeline.get_by_name("encoder").get_static_pad("sink"), self.drop_tags)
@@ -183,6 +184,11 @@ class Work:
             pad.remove_probe(probe)
         self.pipeline = self.source = self.video = self.blur = self.probes = None
         gc.collect()
+
+    def answer(self, _, pad, element, query):
+        """Tells a video decoder, whose pad is not linked yet, which memory its frames may be in."""
+        is_asked = query.type == Gst.QueryType.CAPS and element.get_factory().get_metadata("klass").startswith("Codec/Decoder/Video")
+        return is_asked and self.video.get_static_pad("sink").query(query)
 
     def add_stream(self, _, pad):
         caps, name = (pad.get_current_caps() or pad.query_caps()).to_string(), pad.get_stream_id()
