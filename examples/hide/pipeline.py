@@ -71,7 +71,9 @@ class Work:
         # Running times of the frames that left the blur, their ends, and timestamps of those that it posted a message about.
         self.pushed, self.ends, self.posted = [], [], []
         self.bits = min(input.bits, 10) if encoder in TEN_BIT_ENCODERS else 8
-        format, is_viewable = "I420_10LE" if self.bits == 10 else "I420", input.is_viewable and self.bits == input.bits
+        format = "I420_10LE" if self.bits == 10 else "I420"
+        # From NVDEC to NVENC. An encoder of the processor downloads every frame, so that searched ones would be downloaded twice.
+        may_stay_on_device = input.is_viewable and self.bits == input.bits and encoder.reads_cuda_memory()
         # Streams that decode to none of these, such as subtitles, are not exposed.
         formats = ["video/x-raw(ANY)"] + (["audio/x-raw(ANY)", *self.muxer.copied] if with_sound else [])
         # compositor drops the tag that says how the picture is turned.
@@ -79,7 +81,7 @@ class Work:
         self.pipeline = Gst.parse_launch(
             f'uridecodebin name=input caps="{";".join(formats)}" expose-all-streams=false '
             f"{QUEUE} name=video ! {alpha if input.has_alpha else ''}identity name=head single-segment=true ! "
-            f"{setup.elements(format, setup.finder, is_viewable)} ! {encoder.element} name=encoder {encoder.settings} ! "
+            f"{setup.elements(format, setup.finder, may_stay_on_device)} ! {encoder.element} name=encoder {encoder.settings} ! "
             f"{self.muxer.element} name=mux ! fdsink name=file async=false fd={descriptor}")
         self.source, self.video, self.blur = (self.pipeline.get_by_name(name) for name in ("input", "video", "blur"))
         self.source.set_property("uri", input.uri)
