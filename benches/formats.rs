@@ -12,7 +12,7 @@ use gstcudagaussblur::cuda::driver::device;
 use gstcudagaussblur::cuda::driver::{DeviceMemory, Stream};
 use gstcudagaussblur::cuda::process;
 use gstcudagaussblur::cuda::{CudaEngine, Image, PassStrategy};
-use gstcudagaussblur::element::formats;
+use gstcudagaussblur::element::format::formats;
 use gstcudagaussblur::engine::Engine;
 use gstcudagaussblur::filter::BlurParams;
 use gstcudagaussblur::filter::frame::{Plane, PlaneLayout};

@@ -11,7 +11,7 @@ use std::path::Path;
 use gst_video::{VideoFormat, VideoInfo};
 use gstcudagaussblur::cuda::driver::{DeviceMemory, Stream, device};
 use gstcudagaussblur::cuda::{CudaEngine, Image, PassStrategy, process};
-use gstcudagaussblur::element::formats;
+use gstcudagaussblur::element::format::formats;
 use gstcudagaussblur::filter::frame::PlaneLayout;
 use gstcudagaussblur::filter::plan::{AlphaMode, Options};
 use gstcudagaussblur::filter::{BlurParams, ParamError};

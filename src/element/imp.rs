@@ -71,15 +71,22 @@ use gst_base::prelude::*;
 use gst_base::subclass::base_transform::GenerateOutputSuccess;
 use gst_base::subclass::prelude::*;
 
-use super::notices::Notice;
+use super::CudaGaussBlur;
+use super::entering;
+use super::format::caps;
+use super::format::negotiation;
+use super::leaving::{self, Due};
+use super::lifecycle;
+use super::memory::allocation;
+use super::memory::cuda_context;
+use super::memory::gstcuda;
+use super::messages::log;
+use super::messages::posting;
+use super::messages::qos::Qos;
 use super::properties::param_specs;
-use super::published_state::Qos;
-use super::settings::Backend;
+use super::properties::settings::Backend;
 use super::state::SharedState;
 use super::timer::RunningClock;
-use super::{
-    CudaGaussBlur, allocation, caps, cuda_context, debug, gstcuda, lifecycle, parameters, reporting, streaming,
-};
 use crate::floats::DefaultFloats;
 
 #[glib::object_subclass]
@@ -89,7 +96,7 @@ impl ObjectSubclass for SharedState {
     type ParentType = gst_base::BaseTransform;
 
     fn class_init(_: &mut Self::Class) {
-        debug::forward_engine_log();
+        log::forward_engine_log();
     }
 }
 
@@ -104,7 +111,7 @@ impl ObjectImpl for SharedState {
         self.timer.on_due(&element, |element| {
             let _floats = DefaultFloats::set();
             let state = element.imp();
-            state.catch_panic(|| state.timer.set_due(None), streaming::push_due);
+            state.catch_panic(|| state.timer.set_due(None), leaving::push_due);
         });
     }
 
@@ -116,7 +123,7 @@ impl ObjectImpl for SharedState {
     fn set_property(&self, _id: usize, value: &glib::Value, pspec: &glib::ParamSpec) {
         let _floats = DefaultFloats::set();
         if let Err(error) = self.with_settings(|settings| settings.set(pspec.name(), value)) {
-            reporting::report_refused_value(self, &error);
+            posting::report_refused_value(self, &error);
         }
     }
 
@@ -213,9 +220,9 @@ impl BaseTransformImpl for SharedState {
         if direction == gst::PadDirection::Sink && query.is_serialized() {
             let _floats = DefaultFloats::set();
             match query.view() {
-                gst::QueryView::Allocation(query) => streaming::return_buffers(self, query.need_pool()),
+                gst::QueryView::Allocation(query) => leaving::return_buffers(self, query.need_pool()),
                 // It can be a request of upstream to have its buffers back.
-                _ => streaming::drain(self),
+                _ => leaving::drain(self),
             }
         }
         if let gst::QueryViewMut::Context(query) = query.view_mut()
@@ -227,12 +234,7 @@ impl BaseTransformImpl for SharedState {
         if direction == gst::PadDirection::Src
             && let gst::QueryViewMut::Latency(query) = query.view_mut()
         {
-            let (live, min, max) = query.result();
-            let latency = self.publish(|published| {
-                published.asked = live.then_some([min, published.latency]);
-                published.latency
-            });
-            query.set(live, min.saturating_add(latency), max.map(|max| max.saturating_add(latency)));
+            self.publish(|published| published.latency.answer(query));
         }
         answered
     }
@@ -251,26 +253,29 @@ impl BaseTransformImpl for SharedState {
         use gst::EventType::{Caps, Eos, FlushStop, SegmentDone};
         let _floats = DefaultFloats::set();
         match event.type_() {
-            FlushStop => streaming::flush(self),
-            Eos => {
-                streaming::drain(self);
-                streaming::end(self);
+            FlushStop => {
+                leaving::flush(self);
+                entering::set_segment(self, gst::Segment::new());
             }
-            SegmentDone => streaming::drain(self),
+            Eos => {
+                leaving::drain(self);
+                entering::end(self);
+            }
+            SegmentDone => leaving::drain(self),
             // Frames wait through caps that do not change. Else they leave before the base class asks what caps there can be, because
             // CUDA may fail with them.
             Caps => {
                 if let gst::EventView::Caps(caps) = event.view()
                     && self.obj().sink_pad().current_caps().is_none_or(|current| *current != *caps.caps())
                 {
-                    streaming::drain(self);
+                    leaving::drain(self);
                 }
             }
             _ if event.is_serialized() => {
                 if let gst::EventView::Segment(segment) = event.view() {
-                    streaming::set_segment(self, segment.segment().clone());
+                    entering::set_segment(self, segment.segment().clone());
                 }
-                let Some(event) = streaming::queue_event(self, event) else { return true };
+                let Some(event) = entering::add_event(self, event) else { return true };
                 return self.parent_sink_event(event);
             }
             _ => (),
@@ -282,14 +287,14 @@ impl BaseTransformImpl for SharedState {
         let _floats = DefaultFloats::set();
         let submitted = self.parent_submit_input_buffer(is_discont, inbuf)?;
         match self.take_queued_buffer() {
-            Some(buffer) => streaming::enter(self, buffer).map(|()| submitted),
+            Some(buffer) => entering::enter(self, buffer).map(|()| submitted),
             None => Ok(submitted),
         }
     }
 
     fn set_caps(&self, incaps: &gst::Caps, outcaps: &gst::Caps) -> Result<(), gst::LoggableError> {
         let _floats = DefaultFloats::set();
-        parameters::set_caps(self, incaps, outcaps)
+        negotiation::set_caps(self, incaps, outcaps)
     }
 
     fn unit_size(&self, caps: &gst::Caps) -> Option<usize> {
@@ -325,20 +330,9 @@ impl BaseTransformImpl for SharedState {
     }
 
     fn decide_allocation(&self, query: &mut gst::query::Allocation) -> Result<(), gst::LoggableError> {
-        streaming::complete_submitted(self);
-        allocation::decide_pool(self, query).inspect_err(|_| {
-            // Not an error: GStreamer tries again. If that fails too, upstream ends with not-negotiated, which has no cause.
-            if self.with_session(|session| session.notices.is_first(Notice::OutputPool)) == Some(true) {
-                gst::element_imp_warning!(
-                    self,
-                    gst::ResourceError::NoSpaceLeft,
-                    (
-                        "no buffer pool in CUDA memory can be configured for the output: the device is out of memory or \
-                         failed; if trying again fails too, streaming ends with not-negotiated; free memory of the device"
-                    )
-                );
-            }
-        })?;
+        // Frames in flight suit the previous downstream pool alone.
+        leaving::push_if(self, Due::Submitted);
+        allocation::decide_pool(self, query).inspect_err(|_| posting::warn_of_output_pool(self))?;
         // The base class configures the query's pool, and enables the metas that downstream supports.
         self.parent_decide_allocation(query)?;
         allocation::limit_in_flight(self, query);
@@ -348,12 +342,12 @@ impl BaseTransformImpl for SharedState {
 
     fn before_transform(&self, buffer: &gst::BufferRef) {
         let _floats = DefaultFloats::set();
-        parameters::update_frame_params(self, buffer);
+        entering::prepare(self, buffer);
     }
 
     fn generate_output(&self) -> Result<GenerateOutputSuccess, gst::FlowError> {
         let _floats = DefaultFloats::set();
-        let output = streaming::next_frame(self)?;
+        let output = leaving::next_frame(self)?;
         Ok(output.map_or(GenerateOutputSuccess::NoOutput, GenerateOutputSuccess::Buffer))
     }
 }

@@ -4,19 +4,20 @@
 use gst::prelude::*;
 use gst_base::prelude::*;
 
-use super::debug::{self, CAT};
-use super::error::engine_message;
-use super::published_state::PublishedState;
+use super::memory::cuda_context;
+use super::messages::errors::engine_message;
+use super::messages::log::{self, CAT};
+use super::messages::posting;
+use super::messages::stats::PublishedState;
+use super::properties::settings::Backend;
 use super::session::Session;
-use super::settings::Backend;
 use super::state::SharedState;
-use super::{cuda_context, reporting};
 use crate::engine::{DeviceSelector, Engine};
 
 /// Opens the engine that the settings select, in the pipeline's CUDA context if it has one.
 pub fn start(state: &SharedState) -> Result<(), gst::ErrorMessage> {
     let element = state.element();
-    debug::warn_if_unoptimised(&*element);
+    log::warn_if_unoptimised(&*element);
     let (settings, options) = state
         .with_settings(|settings| settings.start().map(|options| (settings.clone(), options)))
         .map_err(|error| gst::error_msg!(gst::ResourceError::Settings, ("{error}")))?;
@@ -57,7 +58,7 @@ pub fn stop(state: &SharedState) {
     if let Some(mut session) = state.take_session() {
         // Dropped first, because dropping a frame in flight can add to the stats.
         session.discard_frames();
-        reporting::report_stats(state, &session.engine);
+        posting::report_stats(state, &session.engine);
     }
     state.replace_context(None);
     state.publish(|published| published.active = Backend::Auto);

@@ -4,41 +4,25 @@
 //!
 //! `regions` says which parts of a picture are covered, `covering` covers them.
 
-mod allocation;
-mod caps;
-mod covering;
-mod cuda_context;
-mod debug;
-mod error;
-mod fill_color;
-pub mod formats;
-mod frame_cover;
-mod gstcuda;
-mod host_registration;
+mod cover;
+mod deciding;
+mod entering;
+pub mod format;
+mod frame_times;
 mod imp;
+mod latency;
+mod leaving;
 mod lifecycle;
-mod notices;
-mod output_buffer;
-mod parameters;
-mod pinned_allocator;
+mod memory;
+mod messages;
 mod properties;
-mod published_state;
-mod qos;
 mod queue;
-mod region_message;
 pub mod regions;
-mod reporting;
 mod session;
-mod settings;
 mod state;
-mod stream_format;
-mod streaming;
 #[cfg(test)]
 mod tests;
 mod timer;
-mod timing;
-mod unchecked_param_spec;
-mod video_frame;
 
 use gst::glib;
 use gst::prelude::*;
@@ -77,7 +61,7 @@ glib::wrapper! {
     ///
     /// "stopped" is in the state NULL or READY.
     ///
-    #[doc = include_str!("properties.md")]
+    #[doc = include_str!("properties/list.md")]
     pub struct CudaGaussBlur(ObjectSubclass<state::SharedState>)
         @extends gst_base::BaseTransform, gst::Element, gst::Object;
 }

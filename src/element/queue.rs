@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use gst::prelude::*;
 
-use super::error::FrameFailure;
-use super::settings::Settings;
-use super::stream_format::StreamFormat;
-use super::video_frame::{MappedFrame, pool_of};
+use super::format::stream_format::StreamFormat;
+use super::memory::mapping::MappedFrame;
+use super::messages::errors::FrameFailure;
+use super::properties::settings::Settings;
 use crate::engine::InFlightFrame;
 use crate::filter::plan::Options;
 use crate::regions::frame_regions::EnteredFrame;
@@ -128,20 +128,5 @@ impl WaitingFrame {
             self.gap += 1;
         }
         self.events.push(event);
-    }
-}
-
-/// The types of memory of which there is any amount: GStreamer's own, and that of its Rust bindings.
-const ORDINARY: [&str; 2] = ["SystemMemory", "RustGlobalAllocatorMemory"];
-
-/// Whether upstream may have no other buffer while this one waits, so that it would stall without an error: the buffer is from a
-/// pool with a maximum, or its memory is of an allocator that may have no more of it, such as a decoder's surfaces.
-pub fn is_scarce(buffer: &gst::BufferRef) -> bool {
-    if let Some(parent) = buffer.meta::<gst::ParentBufferMeta>() {
-        return is_scarce(parent.parent());
-    }
-    match pool_of(buffer) {
-        Some(pool) => pool.config().params().is_none_or(|(.., max_buffers)| max_buffers > 0),
-        None => buffer.iter_memories().any(|memory| !ORDINARY.iter().any(|ordinary| memory.is_type(*ordinary))),
     }
 }

@@ -6,16 +6,16 @@ use std::thread::ThreadId;
 
 use gst::prelude::*;
 
-use super::error::FrameFailure;
-use super::gstcuda::CudaStream;
-use super::host_registration;
-use super::notices::Notices;
+use super::format::stream_format::StreamFormat;
+use super::frame_times::Timing;
+use super::memory::gstcuda::CudaStream;
+use super::memory::mapping;
+use super::memory::registration;
+use super::messages::errors::FrameFailure;
+use super::messages::notices::Notices;
+use super::properties::settings::Settings;
 use super::queue::{Leaving, Outcome, Queue};
 use super::regions::settings::RegionMode;
-use super::settings::Settings;
-use super::stream_format::StreamFormat;
-use super::timing::Timing;
-use super::video_frame;
 use crate::engine::{Backend, Engine};
 use crate::filter::plan::Options;
 use crate::regions::clock::FrameTimes;
@@ -124,7 +124,7 @@ impl Session {
 
     /// Notes the times of the next frame, which comes at the running time `now` of a pipeline that plays.
     pub fn note_times(&mut self, buffer: &gst::BufferRef, now: Option<gst::ClockTime>) {
-        self.times = self.timing.enter(buffer, self.stated_interval(), self.most_held(), now);
+        self.times = self.timing.measure(buffer, self.stated_interval(), self.most_held(), now);
     }
 
     /// The interval of frames by the caps, in nanoseconds.
@@ -149,7 +149,7 @@ impl Session {
 
     /// Whether a buffer is of the pool of copies.
     pub fn is_copy(&self, buffer: &gst::BufferRef) -> bool {
-        self.copy_pool.is_some() && video_frame::pool_of(buffer) == self.copy_pool
+        self.copy_pool.is_some() && mapping::pool_of(buffer) == self.copy_pool
     }
 
     /// Waits for the frames in flight, which stay in the queue. One that fails does so where it leaves.
@@ -167,7 +167,7 @@ impl Session {
     /// Notes memory that the device may read, see [`host_registration`].
     pub fn note_sighting(&self, input: &gst::BufferRef, element: &gst_base::BaseTransform) {
         if let Some(source) = self.engine.pinned() {
-            host_registration::note_sighting(input, &source, element.as_ptr() as usize);
+            registration::note_sighting(input, &source, element.as_ptr() as usize);
         }
     }
 
@@ -177,7 +177,7 @@ impl Session {
             // Elements with CUDA memory read the pitches from the memory.
             let is_found = self.downstream_takes_video_meta || format.is_device_resident();
             let is_found = is_found || format.is_default_layout(buffer);
-            let is_whole = video_frame::is_whole_picture(buffer, &format.info, self.downstream_takes_crop_meta);
+            let is_whole = mapping::is_whole_picture(buffer, &format.info, self.downstream_takes_crop_meta);
             format.is_same_memory() && is_found && is_whole
         })
     }
@@ -186,7 +186,7 @@ impl Session {
     pub fn discard_frames(&mut self) {
         self.queue.leaving.retain(|leaving| matches!(leaving, Leaving::Event(_)));
         for frame in self.queue.waiting.drain(..) {
-            self.tracker.decide(&frame.settings.regions.rules(), &frame.entered);
+            self.tracker.resolve(&frame.settings.regions.rules(), &frame.entered);
             self.queue.leaving.extend(frame.events.into_iter().map(Leaving::Event));
         }
     }

@@ -7,10 +7,10 @@ use gst::glib::BorrowedObject;
 use gst::subclass::prelude::ObjectSubclassExt;
 
 use super::CudaGaussBlur;
-use super::gstcuda::CudaContext;
-use super::published_state::PublishedState;
+use super::memory::gstcuda::CudaContext;
+use super::messages::stats::PublishedState;
+use super::properties::settings::Settings;
 use super::session::Session;
-use super::settings::Settings;
 use super::timer::Timer;
 use crate::process::lock;
 

@@ -90,20 +90,20 @@ impl RegionTracker {
 
     /// Adds the next frame. Called for every frame, also for those that are dropped or covered as a whole whatever is found, so
     /// that objects are followed through them. Sets `now` of its times.
-    pub fn enter(&mut self, rules: &Rules, frame: &mut EnteredFrame) {
+    pub fn observe(&mut self, rules: &Rules, frame: &mut EnteredFrame) {
         let EnteredFrame { size, found, times, .. } = frame;
         self.detectors.note(found.looked);
         times.now = self.clock.advance(times, rules.holding.time);
         let selected = found.detections.iter().filter(|detection| rules.selects(detection));
         let detections = selected.map(|detection| (detection, !rules.covers(detection)));
-        self.tracks.enter(times.now, *size, rules.holding, detections);
+        self.tracks.observe(times.now, *size, rules.holding, detections);
     }
 
     /// Decides about the oldest frame that has entered and is not decided, by the rules with which it entered.
-    pub fn decide(&mut self, rules: &Rules, frame: &EnteredFrame) -> FrameRegions {
+    pub fn resolve(&mut self, rules: &Rules, frame: &EnteredFrame) -> FrameRegions {
         let EnteredFrame { size, views, is_field, times, found } = frame;
-        let Decided { objects, is_lost } = self.tracks.decide(*size, rules.holding);
-        let action = self.detectors.decide(rules.on_missing, rules.shows_regions, found.looked);
+        let Decided { objects, is_lost } = self.tracks.resolve(*size, rules.holding);
+        let action = self.detectors.action(rules.on_missing, rules.shows_regions, found.looked);
         let is_missing = action != FrameAction::Regions || self.detectors.is_silent(found.looked);
         let is_lost = is_lost && !rules.shows_regions;
         let action = if action == FrameAction::Regions && is_lost { FrameAction::Whole } else { action };
@@ -290,10 +290,10 @@ mod tests {
     }
 
     /// Enters a frame and decides about it.
-    fn decide(tracker: &mut RegionTracker, rules: &Rules, frame: u64, detections: &[Detection]) -> FrameRegions {
+    fn resolve(tracker: &mut RegionTracker, rules: &Rules, frame: u64, detections: &[Detection]) -> FrameRegions {
         let mut entered = entered(detections);
-        tracker.enter(rules, at(frame, &mut entered));
-        tracker.decide(rules, &entered)
+        tracker.observe(rules, at(frame, &mut entered));
+        tracker.resolve(rules, &entered)
     }
 
     fn regions(decision: FrameRegions) -> Vec<FrameRegion> {
@@ -330,8 +330,8 @@ mod tests {
                 let mut entered = entered(if frame == 0 { detections } else { &[] });
                 rules.bound(&mut entered.found, SIZE);
                 assert!(entered.found.detections.len() <= MAX_DETECTIONS + 64, "{what}");
-                tracker.enter(&rules, at(frame, &mut entered));
-                let found = tracker.decide(&rules, &entered);
+                tracker.observe(&rules, at(frame, &mut entered));
+                let found = tracker.resolve(&rules, &entered);
                 let covered = Covered::new(&rules, found.action, &found.regions, SIZE);
                 let is_covered = |[x, y]: [f64; 2]| {
                     let [x, y] = [x.clamp(0.0, 639.0) as u32, y.clamp(0.0, 479.0) as u32];
@@ -363,8 +363,8 @@ mod tests {
         let (mut tracker, mut entered) = (RegionTracker::default(), entered(&spread));
         rules.bound(&mut entered.found, SIZE);
         assert!(entered.found.detections.len() > MAX_DETECTIONS);
-        tracker.enter(&rules, at(0, &mut entered));
-        assert_eq!(tracker.decide(&rules, &entered).regions.len(), MAX_DETECTIONS);
+        tracker.observe(&rules, at(0, &mut entered));
+        assert_eq!(tracker.resolve(&rules, &entered).regions.len(), MAX_DETECTIONS);
     }
 
     #[test]
@@ -374,7 +374,7 @@ mod tests {
         let mut rects = |frame, detections: &[Detection]| {
             let is_found = detections.first().is_some_and(|detection| rules.covers(detection));
             let evidence = if is_found { Evidence::Found } else { Evidence::Predicted };
-            let regions = regions(decide(&mut tracker, &rules, frame, detections));
+            let regions = regions(resolve(&mut tracker, &rules, frame, detections));
             let is_expected = |region: &FrameRegion| {
                 region.origin == Origin::Detection(evidence) && region.label.as_deref() == Some("face")
             };
@@ -394,7 +394,7 @@ mod tests {
         let rules = Rules { shows_regions: true, ..rules };
         let mut tracker = RegionTracker::default();
         let mut count =
-            |frame, detections: &[Detection]| regions(decide(&mut tracker, &rules, frame, detections)).len();
+            |frame, detections: &[Detection]| regions(resolve(&mut tracker, &rules, frame, detections)).len();
         assert_eq!(count(0, &[face(100.0, 0.9)]), 1);
         assert_eq!(count(1, &[]), 0, "what is held would be shown");
         assert_eq!(count(2, &[Detection { certain: None, ..face(0.0, 0.9) }]), 0);
@@ -410,7 +410,7 @@ mod tests {
         };
         let shapes = |detections: &[Detection]| {
             let mut tracker = RegionTracker::default();
-            let regions = regions(decide(&mut tracker, &rules, 0, detections));
+            let regions = regions(resolve(&mut tracker, &rules, 0, detections));
             let shapes = regions.into_iter().map(|region| (region.label.unwrap(), region.outline.shape));
             shapes.collect::<Vec<_>>()
         };
@@ -436,7 +436,7 @@ mod tests {
         let [fresh, old] =
             [false, true].map(|has_old_mask| Detection { mask: mask.clone(), has_old_mask, ..face.clone() });
         let shapes = |rules: &Rules, detections: &[Detection]| {
-            let regions = regions(decide(&mut RegionTracker::default(), rules, 0, detections));
+            let regions = regions(resolve(&mut RegionTracker::default(), rules, 0, detections));
             regions.into_iter().map(|region| (region.outline.area, region.outline.shape)).collect::<Vec<_>>()
         };
         let masked = (face.area, Shape::Mask(mask.clone().unwrap()));
@@ -468,8 +468,8 @@ mod tests {
             let mask = Mask::new(1, 1, vec![200], face.area);
             let other = Detection { label: first.label.clone(), tracking_id: None, mask, ..face.clone() };
             let mut tracker = RegionTracker::default();
-            decide(&mut tracker, &rules, 0, std::slice::from_ref(first));
-            let regions = regions(decide(&mut tracker, &rules, 1, &[then.clone(), other]));
+            resolve(&mut tracker, &rules, 0, std::slice::from_ref(first));
+            let regions = regions(resolve(&mut tracker, &rules, 1, &[then.clone(), other]));
             assert!(
                 regions.iter().any(|region| region.outline.shape == Shape::Box),
                 "{first:?}, {then:?}: {regions:?}"
@@ -482,9 +482,9 @@ mod tests {
     fn full_box_grows_by_the_detection() {
         let rules = Rules { on_missing: PASS, ..default_rules() };
         let mut tracker = RegionTracker::default();
-        decide(&mut tracker, &rules, 0, &[face(100.0, 1.0)]);
+        resolve(&mut tracker, &rules, 0, &[face(100.0, 1.0)]);
         let jaw = Detection { area: Area::from_corner(100.0, 180.0, 50.0, 20.0), ..face(0.0, 1.0) };
-        let regions = regions(decide(&mut tracker, &rules, 1, std::slice::from_ref(&jaw)));
+        let regions = regions(resolve(&mut tracker, &rules, 1, std::slice::from_ref(&jaw)));
         assert_eq!(regions.len(), 1);
         assert_eq!(regions[0].region.object, jaw.area);
         // The upper edge was at 100, and 1/101 of its distance has faded; the lower one grows by 4.
@@ -497,10 +497,10 @@ mod tests {
     fn ellipses_shrink_slowly() {
         let rules = Rules { shape: Some(Shape::Ellipse), on_missing: PASS, ..default_rules() };
         let mut tracker = RegionTracker::default();
-        let first = regions(decide(&mut tracker, &rules, 0, &[face(100.0, 1.0)]));
+        let first = regions(resolve(&mut tracker, &rules, 0, &[face(100.0, 1.0)]));
         assert_eq!(first.len(), 1, "there is only one box");
         let jaw = Detection { area: Area::from_corner(100.0, 180.0, 50.0, 20.0), ..face(0.0, 1.0) };
-        let both = regions(decide(&mut tracker, &rules, 1, std::slice::from_ref(&jaw)));
+        let both = regions(resolve(&mut tracker, &rules, 1, std::slice::from_ref(&jaw)));
         assert_eq!(both.len(), 2);
         assert!(both.iter().all(|region| region.outline.shape == Shape::Ellipse));
         assert!(both[1].outline.area.top < 100.0 && both[1].outline.area.bottom > 200.0, "{both:?}");
@@ -517,8 +517,8 @@ mod tests {
         for shape in [Some(Shape::Box), Some(Shape::Ellipse), None] {
             rules.shape = shape.clone();
             let mut tracker = RegionTracker::default();
-            decide(&mut tracker, &rules, 0, &[face(100.0, 1.0)]);
-            let regions = regions(decide(&mut tracker, &rules, 1, std::slice::from_ref(&jaw)));
+            resolve(&mut tracker, &rules, 0, &[face(100.0, 1.0)]);
+            let regions = regions(resolve(&mut tracker, &rules, 1, std::slice::from_ref(&jaw)));
             assert!(regions.iter().any(|region| region.region.rect == own), "{shape:?}: {regions:?}");
         }
     }
@@ -532,8 +532,8 @@ mod tests {
             .map(|[x, y, width, height]| Area::from_corner(x, y, width, height))
             .map(|area| Detection { area, certain: Some(area), ..face(0.0, 1.0) });
         let mut tracker = RegionTracker::default();
-        decide(&mut tracker, &rules, 0, &[first]);
-        let regions = regions(decide(&mut tracker, &rules, 1, &[then]));
+        resolve(&mut tracker, &rules, 0, &[first]);
+        let regions = regions(resolve(&mut tracker, &rules, 1, &[then]));
         let own = Rect::new(0, 150, 10, 50).unwrap();
         assert!(regions.iter().any(|region| region.region.rect == own), "{regions:?}");
     }
@@ -546,12 +546,12 @@ mod tests {
             let mut entered = EnteredFrame { is_field, ..entered(&[face(100.0, 1.0)]) };
             rules.shows_regions = false;
             let mut tracker = RegionTracker::default();
-            tracker.enter(&rules, at(0, &mut entered));
-            let covered = regions(tracker.decide(&rules, &entered));
+            tracker.observe(&rules, at(0, &mut entered));
+            let covered = regions(tracker.resolve(&rules, &entered));
             assert!(covered.len() == 1 && covered[0].outline.shape == shape, "{covered:?}");
             rules.shows_regions = true;
-            tracker.enter(&rules, at(1, &mut entered));
-            assert_eq!(regions(tracker.decide(&rules, &entered)).len(), shown);
+            tracker.observe(&rules, at(1, &mut entered));
+            assert_eq!(regions(tracker.resolve(&rules, &entered)).len(), shown);
         }
     }
 
@@ -566,7 +566,7 @@ mod tests {
             for shape in [Some(Shape::Box), Some(Shape::Ellipse), None] {
                 let rules = Rules { shows_regions, shape: shape.clone(), ..rules.clone() };
                 let mut tracker = RegionTracker::default();
-                let regions = regions(decide(&mut tracker, &rules, 0, std::slice::from_ref(&nothing)));
+                let regions = regions(resolve(&mut tracker, &rules, 0, std::slice::from_ref(&nothing)));
                 assert_eq!(regions, [], "{shows_regions} {shape:?}");
             }
         }
@@ -578,7 +578,7 @@ mod tests {
         let mut rules = Rules { on_missing: PASS, ..default_rules() };
         rules.edge.grow = -40;
         let rect = |rules: &Rules| {
-            let decision = decide(&mut RegionTracker::default(), rules, 0, &[face(100.0, 1.0)]);
+            let decision = resolve(&mut RegionTracker::default(), rules, 0, &[face(100.0, 1.0)]);
             regions(decision).first().map(|region| region.region.rect)
         };
         assert_eq!(rect(&rules), Rect::new(90, 80, 70, 140), "70 pixels wide with expand");
@@ -596,17 +596,17 @@ mod tests {
         let rules = Rules { holding: Holding { covers_lost: true, ..pass.holding }, ..pass.clone() };
         let mut tracker = RegionTracker::default();
         for frame in 0..20 {
-            decide(&mut tracker, &rules, frame, &[face(100.0, 1.0)]);
+            resolve(&mut tracker, &rules, frame, &[face(100.0, 1.0)]);
         }
-        let held = decide(&mut tracker, &rules, 20 + 73, &[]);
+        let held = resolve(&mut tracker, &rules, 20 + 73, &[]);
         assert!(!held.is_lost && regions(held).len() == 1);
         let outside = Rules { shows_regions: true, ..rules.clone() };
-        let lost = decide(&mut tracker, &rules, 20 + 75, &[]);
+        let lost = resolve(&mut tracker, &rules, 20 + 75, &[]);
         assert_eq!((lost.is_lost, lost.is_missing, lost.action), (true, true, FrameAction::Whole));
-        let shown = decide(&mut tracker, &outside, 20 + 76, &[]);
+        let shown = resolve(&mut tracker, &outside, 20 + 76, &[]);
         assert!(!shown.is_lost, "nothing is shown anyway");
         assert_eq!(regions(shown), []);
-        let released = decide(&mut tracker, &pass, 20 + 77, &[]);
+        let released = resolve(&mut tracker, &pass, 20 + 77, &[]);
         assert!(!released.is_lost);
         assert_eq!(regions(released), []);
     }
@@ -620,11 +620,11 @@ mod tests {
             Rules { on_missing: Some(FrameAction::Drop), ..rules.clone() },
         ] {
             let mut tracker = RegionTracker::default();
-            decide(&mut tracker, &rules, 0, &[face(100.0, 1.0)]);
-            decide(&mut tracker, &other, 1, &[]);
-            assert_eq!(regions(decide(&mut tracker, &rules, 2, &[])).len(), 1, "{other:?}");
-            decide(&mut tracker, &other, 3, &[face(400.0, 1.0)]);
-            assert_eq!(regions(decide(&mut tracker, &rules, 4, &[])).len(), 2, "{other:?}");
+            resolve(&mut tracker, &rules, 0, &[face(100.0, 1.0)]);
+            resolve(&mut tracker, &other, 1, &[]);
+            assert_eq!(regions(resolve(&mut tracker, &rules, 2, &[])).len(), 1, "{other:?}");
+            resolve(&mut tracker, &other, 3, &[face(400.0, 1.0)]);
+            assert_eq!(regions(resolve(&mut tracker, &rules, 4, &[])).len(), 2, "{other:?}");
         }
     }
 
@@ -632,14 +632,14 @@ mod tests {
     fn clear_forgets_objects_time_and_frames_that_wait_but_not_that_there_is_a_detector() {
         let mut rules = Rules { on_missing: PASS, ..default_rules() };
         let (mut tracker, mut next) = (RegionTracker::default(), entered(&[face(400.0, 1.0)]));
-        decide(&mut tracker, &rules, 0, &[face(1.0, 1.0)]);
-        tracker.enter(&rules, at(1, &mut entered(&[])));
+        resolve(&mut tracker, &rules, 0, &[face(1.0, 1.0)]);
+        tracker.observe(&rules, at(1, &mut entered(&[])));
         tracker.clear();
-        tracker.enter(&rules, at(2, &mut next));
+        tracker.observe(&rules, at(2, &mut next));
         assert_eq!(next.times.now, 0);
-        let origins = regions(tracker.decide(&rules, &next)).iter().map(|region| region.origin).collect::<Vec<_>>();
+        let origins = regions(tracker.resolve(&rules, &next)).iter().map(|region| region.origin).collect::<Vec<_>>();
         assert_eq!(origins, [Origin::Detection(Evidence::Found)]);
         rules.on_missing = None;
-        assert_eq!(decide(&mut tracker, &rules, 3, &[]).action, FrameAction::Whole);
+        assert_eq!(resolve(&mut tracker, &rules, 3, &[]).action, FrameAction::Whole);
     }
 }

@@ -47,7 +47,7 @@ impl Detectors {
     ///
     /// Before the first meta `auto` passes frames on: a pipeline that has only zones has no detector. With
     /// region-mode=outside it covers these too, because there a detection is what a frame may show.
-    pub fn decide(&self, on_missing: Option<FrameAction>, shows_regions: bool, looked: Looked) -> FrameAction {
+    pub fn action(&self, on_missing: Option<FrameAction>, shows_regions: bool, looked: Looked) -> FrameAction {
         let auto = || if self.seen || shows_regions { FrameAction::Whole } else { FrameAction::Regions };
         match looked {
             Looked::NotAsked | Looked::Yes => FrameAction::Regions,
@@ -76,7 +76,7 @@ mod tests {
             (Looked::No, FrameAction::Whole),
         ] {
             detectors.note(looked);
-            assert_eq!(detectors.decide(None, false, looked), decision, "{looked:?}");
+            assert_eq!(detectors.action(None, false, looked), decision, "{looked:?}");
         }
     }
 
@@ -90,9 +90,9 @@ mod tests {
         ] {
             let mut detectors = Detectors::default();
             detectors.note(looked);
-            assert_eq!(detectors.decide(None, true, looked), decision, "{looked:?}");
+            assert_eq!(detectors.action(None, true, looked), decision, "{looked:?}");
         }
-        let pass = Detectors::default().decide(Some(FrameAction::Regions), true, Looked::No);
+        let pass = Detectors::default().action(Some(FrameAction::Regions), true, Looked::No);
         assert_eq!(pass, FrameAction::Regions, "only zones are shown");
     }
 
@@ -107,7 +107,7 @@ mod tests {
                     Looked::Unreadable if on_missing == FrameAction::Regions => FrameAction::Whole,
                     Looked::Unreadable | Looked::No => on_missing,
                 };
-                assert_eq!(detectors.decide(Some(on_missing), false, looked), expected, "{on_missing:?} {looked:?}");
+                assert_eq!(detectors.action(Some(on_missing), false, looked), expected, "{on_missing:?} {looked:?}");
             }
         }
     }
@@ -117,7 +117,7 @@ mod tests {
         let mut detectors = Detectors::default();
         let mut decide = |looked| {
             detectors.note(looked);
-            detectors.decide(None, false, looked)
+            detectors.action(None, false, looked)
         };
         assert_eq!(decide(Looked::Unreadable), FrameAction::Whole);
         assert_eq!(decide(Looked::No), FrameAction::Whole, "it has been seen");

@@ -144,7 +144,7 @@ pub struct Tracks {
 impl Tracks {
     /// Adds the next frame, of `size` (width, height), and its detections, each with whether it is weak: then it may only
     /// continue a track. `time` is in nanoseconds and does not go back.
-    pub fn enter<'a>(
+    pub fn observe<'a>(
         &mut self,
         time: u64,
         size: (u32, u32),
@@ -190,11 +190,11 @@ impl Tracks {
     }
 
     /// Decides what is covered in the oldest frame that waits, of `size`. Nothing if none waits.
-    pub fn decide(&mut self, size: (u32, u32), holding: Holding) -> Decided {
+    pub fn resolve(&mut self, size: (u32, u32), holding: Holding) -> Decided {
         let mut decided = Decided::default();
         let Some(now) = self.waiting.pop_front() else { return decided };
         self.tracks.retain_mut(|track| {
-            let is_needed = track.decide(now, size, holding, &mut decided);
+            let is_needed = track.resolve(now, size, holding, &mut decided);
             track.forget_before(now);
             is_needed
         });
@@ -379,7 +379,7 @@ impl Track {
     }
 
     /// Adds what it has covered in a frame. Returns whether it is needed for later frames.
-    fn decide(&self, now: Moment, size: (u32, u32), holding: Holding, decided: &mut Decided) -> bool {
+    fn resolve(&self, now: Moment, size: (u32, u32), holding: Holding, decided: &mut Decided) -> bool {
         let next = self.seen.partition_point(|one| one.at.frame <= now.frame);
         let limit = self.limit(holding);
         let mut cover = |evidence, index: usize, cover: Area| {
@@ -514,8 +514,8 @@ mod tests {
     }
 
     fn push(tracks: &mut Tracks, frame: u64, holding: Holding, found: &[Detection]) -> Decided {
-        tracks.enter(frame * FRAME, SIZE, holding, found.iter().map(certain));
-        tracks.decide(SIZE, holding)
+        tracks.observe(frame * FRAME, SIZE, holding, found.iter().map(certain));
+        tracks.resolve(SIZE, holding)
     }
 
     fn is_covered(decided: &Decided, area: Area) -> bool {
@@ -630,8 +630,8 @@ mod tests {
         let mut tracks = seen(30, &face(100.0));
         let weak = [face(110.0), face(180.0), face(700.0)];
         for frame in 30..200 {
-            tracks.enter(frame * FRAME, SIZE, HOLD, weak.iter().map(|one| (one, true)));
-            let decided = tracks.decide(SIZE, HOLD);
+            tracks.observe(frame * FRAME, SIZE, HOLD, weak.iter().map(|one| (one, true)));
+            let decided = tracks.resolve(SIZE, HOLD);
             assert_eq!(decided.objects.len(), 1, "{frame}");
             assert!(
                 decided.objects[0].evidence == Evidence::Found && is_covered(&decided, face(110.0).area),
@@ -640,8 +640,8 @@ mod tests {
         }
         // A certain one is preferred, although it fits worse.
         let both = [(&weak[0], true), (&face(150.0), false)];
-        tracks.enter(200 * FRAME, SIZE, HOLD, both.into_iter());
-        assert_eq!(tracks.decide(SIZE, HOLD).objects[0].object, face(150.0).area);
+        tracks.observe(200 * FRAME, SIZE, HOLD, both.into_iter());
+        assert_eq!(tracks.resolve(SIZE, HOLD).objects[0].object, face(150.0).area);
     }
 
     #[test]
@@ -651,9 +651,9 @@ mod tests {
         for frame in 0..80 {
             // It is trusted after a second.
             let found: &[Detection] = if (10..35).contains(&frame) || frame >= 48 { &[face(100.0)] } else { &[] };
-            tracks.enter(frame * FRAME, SIZE, HOLD, found.iter().map(certain));
+            tracks.observe(frame * FRAME, SIZE, HOLD, found.iter().map(certain));
             if frame >= 15 {
-                decided.push(tracks.decide(SIZE, HOLD));
+                decided.push(tracks.resolve(SIZE, HOLD));
             }
         }
         let evidence: Vec<Evidence> = decided.iter().map(|decided| decided.objects[0].evidence).collect();
@@ -670,9 +670,9 @@ mod tests {
             let mut decided = Vec::new();
             for frame in 0..45 {
                 let found: &[Detection] = if frame == 20 { &[face(100.0)] } else { &[] };
-                tracks.enter(frame * FRAME, SIZE, holding, found.iter().map(certain));
+                tracks.observe(frame * FRAME, SIZE, holding, found.iter().map(certain));
                 if frame >= 15 {
-                    decided.push(tracks.decide(SIZE, holding));
+                    decided.push(tracks.resolve(SIZE, holding));
                 }
             }
             let evidence = |decided: &Decided| decided.objects.first().map(|object| object.evidence);
@@ -761,9 +761,9 @@ mod tests {
             };
             for frame in 0..1000 {
                 // Without time nothing ends.
-                tracks.enter(0, SIZE, HOLD, [unlabelled(frame)].iter().map(certain));
+                tracks.observe(0, SIZE, HOLD, [unlabelled(frame)].iter().map(certain));
                 if frame >= look_ahead {
-                    decided.push(tracks.decide(SIZE, HOLD));
+                    decided.push(tracks.resolve(SIZE, HOLD));
                 }
                 assert!(tracks.tracks.len() <= MAX_LOST + 1 + look_ahead as usize, "{}", tracks.tracks.len());
                 assert!(tracks.tracks.iter().all(|track| track.seen.len() <= MAX_RECENT + 121));
@@ -837,8 +837,8 @@ mod tests {
         let mut tracks = Tracks::default();
         let small = |i: u64| Area::from_corner((i % 20) as f64 * 50.0, (i / 20) as f64 * 25.0, 4.0, 4.0);
         for i in 0..400 {
-            tracks.enter(i * MS, SIZE, HOLD, [detection(small(i), None)].iter().map(certain));
-            tracks.decide(SIZE, HOLD);
+            tracks.observe(i * MS, SIZE, HOLD, [detection(small(i), None)].iter().map(certain));
+            tracks.resolve(SIZE, HOLD);
         }
         let merged = tracks.tracks.iter().find(|track| track.is_merged).expect("400 are more than 256");
         let [left, top, right, bottom] = merged.last().full.edges();
@@ -857,8 +857,8 @@ mod tests {
     fn a_steady_object_without_time_is_bounded() {
         let mut tracks = Tracks::default();
         for _ in 0..2000 {
-            tracks.enter(0, SIZE, HOLD, [face(100.0)].iter().map(certain));
-            tracks.decide(SIZE, HOLD);
+            tracks.observe(0, SIZE, HOLD, [face(100.0)].iter().map(certain));
+            tracks.resolve(SIZE, HOLD);
         }
         assert!(tracks.tracks.len() == 1 && tracks.tracks[0].seen.len() <= MAX_RECENT + 1);
     }
@@ -883,8 +883,8 @@ mod tests {
     fn the_end_of_time_is_a_time() {
         let mut tracks = Tracks::default();
         for time in [0, 40 * MS, u64::MAX - 1, u64::MAX, u64::MAX] {
-            tracks.enter(time, SIZE, HOLD, [face(100.0)].iter().map(certain));
-            assert!(is_covered(&tracks.decide(SIZE, HOLD), face(100.0).area));
+            tracks.observe(time, SIZE, HOLD, [face(100.0)].iter().map(certain));
+            assert!(is_covered(&tracks.resolve(SIZE, HOLD), face(100.0).area));
         }
     }
 }

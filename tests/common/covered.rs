@@ -3,7 +3,7 @@
 
 use gst_video::{VideoFormat, VideoInfo, VideoRegionOfInterestMeta};
 use gstcudagaussblur::cpu::CpuEngine;
-use gstcudagaussblur::element::formats as layouts;
+use gstcudagaussblur::element::format::formats as layouts;
 use gstcudagaussblur::engine::Engine;
 use gstcudagaussblur::filter::BlurParams;
 use gstcudagaussblur::filter::frame::PlaneLayout;

@@ -28,7 +28,7 @@ use std::sync::{Arc, Mutex};
 
 use gst::prelude::*;
 use gst_video::{VideoFormat, VideoInfo, VideoMeta, VideoRegionOfInterestMeta};
-use gstcudagaussblur::element::formats as layouts;
+use gstcudagaussblur::element::format::formats as layouts;
 use gstcudagaussblur::engine::Hide;
 use gstcudagaussblur::filter::frame::Role;
 use gstcudagaussblur::filter::regions::Rect;

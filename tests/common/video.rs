@@ -7,7 +7,7 @@ use super::Noise;
 use super::cases::axis;
 use super::oracle::Image;
 use gstcudagaussblur::cuda::CudaEngine;
-use gstcudagaussblur::element::formats as layouts;
+use gstcudagaussblur::element::format::formats as layouts;
 use gstcudagaussblur::filter::BlurParams;
 
 pub const FRAME: gst::ClockTime = gst::ClockTime::from_mseconds(40);

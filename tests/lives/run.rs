@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use gst::prelude::*;
 use gst_controller::prelude::*;
 use gst_video::{VideoInfo, VideoInterlaceMode, VideoRegionOfInterestMeta, prelude::*};
-use gstcudagaussblur::element::formats;
+use gstcudagaussblur::element::format::formats;
 
 use crate::buffers;
 use crate::common::fake_driver::{Counts, FakeDriver, ILLEGAL_ADDRESS, OUT_OF_MEMORY};

@@ -1,6 +1,6 @@
 //! Keeps the generated documentation current: `docs/gst_plugins_cache.json`, the plugin in the format of GStreamer's
 //! gst-hotdoc-plugins-scanner, from which hotdoc makes its pages, and the table of properties in `docs/PROPERTIES.md` and, as
-//! `src/element/properties.md`, in the element's rustdoc. All are made from the element as it registers itself. With
+//! `src/element/properties/list.md`, in the element's rustdoc. All are made from the element as it registers itself. With
 //! `CUDAGAUSSBLUR_WRITE_DOCS=1` the files are written instead of compared. Also holds the lists of the fields of `stats` and
 //! of messages to what the element has and posts.
 //!
@@ -282,7 +282,7 @@ fn later_properties_say_since_when_they_exist() {
 #[test]
 fn the_tables_of_properties_are_current() {
     let table = properties();
-    check("src/element/properties.md", include_str!("../../src/element/properties.md"), &table);
+    check("src/element/properties/list.md", include_str!("../../src/element/properties/list.md"), &table);
     let page = include_str!("../../docs/PROPERTIES.md");
     let (before, rest) = page.split_once("<!-- generated").expect("where the table begins");
     let (comment, rest) = rest.split_once('\n').unwrap();

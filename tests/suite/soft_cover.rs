@@ -11,7 +11,7 @@ use crate::common::soft_oracle::{Form, Item, Nodes, background, mixed};
 use crate::common::video::{formats, info};
 use gst_video::VideoFormat;
 use gstcudagaussblur::cpu::{CpuEngine, InstructionSet};
-use gstcudagaussblur::element::formats as layouts;
+use gstcudagaussblur::element::format::formats as layouts;
 use gstcudagaussblur::engine::{BlurRegion, Cover, Engine, FrameAccess, Hide, Softness};
 use gstcudagaussblur::filter::BlurParams;
 use gstcudagaussblur::filter::frame::{Destination, PlaneLayout, Source, Split};

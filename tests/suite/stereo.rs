@@ -8,7 +8,7 @@ use crate::common::Noise;
 use crate::common::covered::with_roi;
 use crate::common::stream::Place;
 use crate::common::video::{self, Blur};
-use gstcudagaussblur::element::formats as layouts;
+use gstcudagaussblur::element::format::formats as layouts;
 
 const FORMATS: [VideoFormat; 8] = [I420, Nv12, Yuy2, Rgba, A420, Gray8, P01010le, Rgb10a2Le];
 const MODES: [VideoMultiviewMode; 3] = [SideBySide, TopBottom, RowInterleaved];

@@ -2,7 +2,6 @@
 //! Where regions come from: `detector_metas` (with `analytics` and `mask_buffers`) reads what detectors attached, `settings` and `zones`
 //! are the properties, `advice` warns of some of their values. The alpha channel of a frame is a mask without a detection.
 
-mod advice;
 pub mod analytics;
 pub(in crate::element) mod detector_metas;
 mod mask_buffers;

@@ -6,7 +6,7 @@
 use arbitrary::Arbitrary;
 use cudagaussblur_fuzz::{Number, add_meta, push};
 use gst_video::{VideoFormat, VideoInfo, VideoMeta};
-use gstcudagaussblur::element::formats;
+use gstcudagaussblur::element::format::formats;
 
 #[derive(Arbitrary, Debug)]
 struct Meta {

@@ -2,6 +2,9 @@
 //! The table of properties, the only place that names them: what GObject knows of each, and the field that has its value. Also how
 //! a value is checked and set.
 
+pub mod settings;
+mod unchecked_param_spec;
+
 use std::ops::RangeInclusive;
 use std::sync::{Arc, LazyLock};
 
@@ -10,10 +13,9 @@ use gst::glib::{self, ParamSpec, ParamSpecBoolean, ParamSpecBoxed, ParamSpecDoub
 use gst::glib::{ParamSpecInt, ParamSpecString, ParamSpecUInt, ParamSpecUInt64};
 use gst::prelude::*;
 
-use super::regions::settings::{CoverKind, ObjectShape, OnLost, OnMissing, RegionMode, RegionSources};
-use super::regions::zones::{ZoneError, Zones};
-use super::settings::{Alpha, Backend, ChannelFlags, Settings};
-use super::unchecked_param_spec;
+use self::settings::{Alpha, Backend, ChannelFlags, Settings};
+use crate::element::regions::settings::{CoverKind, ObjectShape, OnLost, OnMissing, RegionMode, RegionSources};
+use crate::element::regions::zones::{ZoneError, Zones};
 use crate::filter::mosaic::CELLS_MAX;
 use crate::filter::plan::Options;
 use crate::filter::{KERNEL_SIZE_MAX, ParamError, SIGMA_MAX};

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: MPL-2.0
-//! What frames are processed with: their caps, and the parameters that can change with every frame.
+//! The caps of frames: which are refused and why, and what follows from the others.
 
 use gst::prelude::*;
 use gst_base::prelude::*;
 use gst_video::{VideoInterlaceMode, VideoMultiviewFlags, VideoMultiviewMode};
 
-use super::debug::CAT;
-use super::error::engine_message;
-use super::notices::{self, Notice};
-use super::session::Session;
-use super::state::SharedState;
+use super::caps;
 use super::stream_format::StreamFormat;
-use super::streaming::{drain, set_latency};
-use super::{caps, cuda_context};
+use crate::element::leaving::drain;
+use crate::element::messages::errors::engine_message;
+use crate::element::messages::log::CAT;
+use crate::element::messages::posting::report_latency;
+use crate::element::session::Session;
+use crate::element::state::SharedState;
 use crate::engine::EngineError;
 
 /// Prepares for frames of these caps.
@@ -61,7 +61,7 @@ pub fn set_caps(state: &SharedState, incaps: &gst::Caps, outcaps: &gst::Caps) ->
         return Err(gst::loggable_error!(CAT, "{}", EngineError::NeedsCuda));
     }
     state.element().set_passthrough(passthrough);
-    set_latency(state, latency);
+    report_latency(state, latency);
     // Takes milliseconds, so not under the lock.
     if let Some(mut session) = state.take_session() {
         let layouts = session.format.iter().flat_map(|format| format.possible_layouts());
@@ -111,7 +111,7 @@ fn refused_views(info: &gst_video::VideoInfo) -> Option<String> {
 
 /// Sets the caps that the pads have. Pads take events before the element has started, and the base class does not set caps again
 /// that came then.
-fn adopt_caps(state: &SharedState) {
+pub fn adopt_caps(state: &SharedState) {
     let element = state.element();
     let caps = [element.sink_pad(), element.src_pad()].map(PadExt::current_caps);
     if let [Some(incaps), Some(outcaps)] = caps
@@ -134,64 +134,5 @@ fn post_refusal(state: &SharedState, caps: &gst::Caps, message: gst::ErrorMessag
     let refused = |session: &mut Session| session.refused_caps.replace(caps.clone());
     if state.with_session(refused).flatten().as_ref() != Some(caps) {
         state.element().post_error_message(message);
-    }
-}
-
-/// Sets the parameters of the next frame: controlled properties at its stream time, the CUDA context, and whether the
-/// base class passes it on unchanged.
-pub fn update_frame_params(state: &SharedState, buffer: &gst::BufferRef) {
-    let element = state.element();
-    if state.with_session(|session| session.format.is_none()) == Some(true) {
-        adopt_caps(state);
-    }
-    let now = state.timer.now();
-    let stream_time = state.with_session(|session| {
-        session.note_times(buffer, now);
-        session.times.stream.map(gst::ClockTime::from_nseconds)
-    });
-    if let Some(time) = stream_time.flatten().filter(|_| element.has_active_control_bindings()) {
-        let set_controlled_by = |thread| state.with_session(|session| session.controlled_by = thread);
-        set_controlled_by(Some(std::thread::current().id()));
-        if let Err(error) = element.sync_values(time) {
-            gst::debug!(CAT, obj = element, "controlled properties keep their values: {error}");
-        }
-        set_controlled_by(None);
-    }
-    // While started, the settings are always valid: set_property refuses others.
-    let settings = state.settings();
-    let Ok(options) = settings.options() else { return };
-    let Some(mut session) = state.take_session() else { return };
-    let is_jump = session.tracker.is_jump(&session.times, &settings.regions.rules());
-    if is_jump || cuda_context::is_foreign(&session, buffer) {
-        state.put_back_session(session);
-        drain(state);
-        let Some(drained) = state.take_session() else { return };
-        session = drained;
-    }
-    if is_jump {
-        session.tracker.clear();
-    }
-    if options.params.is_cut_off() && session.notices.is_first(Notice::KernelSize) {
-        gst::warning!(CAT, obj = element, "{}", notices::cut_off(&options.params));
-    }
-    (session.settings, session.options) = (settings, options);
-    session.pending_failure = cuda_context::adopt_context(state, &mut session, buffer).err();
-    let (passthrough, latency) = (session.is_passthrough(), session.latency());
-    let asks_upstream = !passthrough && std::mem::take(&mut session.upstream_may_crop);
-    state.put_back_session(session);
-    set_latency(state, latency);
-    if element.is_passthrough() != passthrough {
-        if passthrough {
-            // Those that wait need the output pool, which the base class has only without passthrough.
-            drain(state);
-        }
-        gst::debug!(CAT, obj = element, "{} passthrough", if passthrough { "entering" } else { "leaving" });
-        element.set_passthrough(passthrough);
-        // Only without passthrough does the element need an output pool, which the next allocation query decides.
-        element.reconfigure_src();
-    }
-    if asks_upstream {
-        // What downstream welcomes, the element may not.
-        element.reconfigure_sink();
     }
 }

@@ -6,12 +6,12 @@
 
 use gst::prelude::*;
 
-use super::caps;
-use super::debug::CAT;
 use super::gstcuda::CudaStream;
 use super::pinned_allocator::PinnedAllocator;
-use super::regions::settings::RegionMode;
-use super::state::SharedState;
+use crate::element::format::caps;
+use crate::element::messages::log::CAT;
+use crate::element::regions::settings::RegionMode;
+use crate::element::state::SharedState;
 
 const VIDEO_META: &str = gst_video::BUFFER_POOL_OPTION_VIDEO_META.as_str();
 

@@ -2,9 +2,9 @@
 //! What the engine covers in a frame: the regions, the mode, and what hides them, as rectangles with a blur, cells or a
 //! colour.
 
-use super::fill_color;
+use super::format::fill_color;
+use super::format::stream_format::StreamFormat;
 use super::regions::settings::{CoverKind, RegionSettings};
-use super::stream_format::StreamFormat;
 use crate::engine::{self, BlurRegion, Cover, Hide, Softness};
 use crate::filter::BlurParams;
 use crate::filter::frame::{PlaneLayout, Split};

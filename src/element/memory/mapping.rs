@@ -8,7 +8,7 @@ use gst::glib::translate::{ToGlibPtr, from_glib_none};
 use gst_video::ffi;
 
 use super::gstcuda::{CudaMemory, DeviceMapping, MAP_CUDA};
-use super::stream_format::StreamFormat;
+use crate::element::format::stream_format::StreamFormat;
 use crate::engine::FrameAccess;
 use crate::filter::frame::{
     Destination, DeviceBytes, DeviceFrame, Frame, FrameMemory, Plane, PlaneLayout, Side, Source, ValidFrames,

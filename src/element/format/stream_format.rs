@@ -7,7 +7,7 @@ use gst_video::VideoInterlaceMode;
 use gst_video::prelude::*;
 
 use super::formats;
-use super::gstcuda::CAPS_FEATURE;
+use crate::element::memory::gstcuda::CAPS_FEATURE;
 use crate::filter::frame::PlaneLayout;
 use crate::filter::picture::PictureGeometry;
 use crate::filter::plan::Options;

@@ -4,12 +4,12 @@
 use gst::prelude::*;
 use gst_base::prelude::*;
 
-use super::debug::CAT;
-use super::error::FrameFailure;
+use super::errors::FrameFailure;
+use super::log::CAT;
 use super::notices::Notice;
-use super::properties::PropertyError;
-use super::session::Session;
-use super::state::SharedState;
+use crate::element::properties::PropertyError;
+use crate::element::session::Session;
+use crate::element::state::SharedState;
 use crate::engine::{CudaError, Engine};
 
 /// Posts a warning that CUDA failed and the CPU took its place.
@@ -26,6 +26,35 @@ pub fn warn_of_fallback(state: &SharedState, engine: &Engine, failure: &CudaErro
 pub fn warn(state: &SharedState, texts: impl IntoIterator<Item = String>) {
     for text in texts {
         gst::element_warning!(state.element(), gst::ResourceError::Settings, ("{text}"));
+    }
+}
+
+/// Posts warnings about frames.
+pub fn warn_of_frame(state: &SharedState, text: Option<String>) {
+    if let Some(text) = text {
+        gst::element_warning!(state.element(), gst::StreamError::Failed, ("{text}"));
+    }
+}
+
+/// Posts a warning, once, that output in CUDA memory has no pool. It is no error: GStreamer tries again. If that fails too, upstream ends
+/// with not-negotiated, which has no cause.
+pub fn warn_of_output_pool(state: &SharedState) {
+    if state.with_session(|session| session.notices.is_first(Notice::OutputPool)) == Some(true) {
+        gst::element_warning!(
+            state.element(),
+            gst::ResourceError::NoSpaceLeft,
+            ("no buffer pool in CUDA memory can be configured for the output: the device is out of memory or \
+                 failed; if trying again fails too, streaming ends with not-negotiated; free memory of the device")
+        );
+    }
+}
+
+/// Sets the latency that the element reports. If it changed, the pipeline is asked to query it again.
+pub fn report_latency(state: &SharedState, latency: gst::ClockTime) {
+    let now = state.timer.now();
+    if state.publish(|published| published.latency.set(latency, now)) {
+        let element = state.element();
+        let _ = element.post_message(gst::message::Latency::builder().src(&*element).build());
     }
 }
 

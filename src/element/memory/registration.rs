@@ -12,7 +12,7 @@ use std::sync::{LazyLock, Mutex, OnceLock};
 use gst::glib;
 use gst::glib::translate::IntoGlib;
 
-use super::debug::CAT;
+use crate::element::messages::log::CAT;
 use crate::engine::{HostRegistration, PinnedSource};
 use crate::process::lock;
 

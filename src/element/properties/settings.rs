@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use gst::glib;
 
-use super::regions::settings::RegionSettings;
+use crate::element::regions::settings::RegionSettings;
 use crate::engine;
 use crate::filter::plan::{AlphaMode, Options, Selection};
 use crate::filter::{BlurParams, ParamError};

@@ -53,7 +53,7 @@ pub struct Timing {
 impl Timing {
     /// The times of the next frame. The caps state the interval `stated`; `held` frames are held back; `now` is the running time of the
     /// clock of a pipeline that plays.
-    pub fn enter(
+    pub fn measure(
         &mut self,
         buffer: &gst::BufferRef,
         stated: Option<u64>,
@@ -256,7 +256,7 @@ mod tests {
                 let mut segment = gst::FormattedSegment::<gst::ClockTime>::new();
                 segment.set_rate(rate);
                 timing.segment = segment.upcast();
-                timing.enter(&buffer, None, 120, Some(gst::ClockTime::MAX));
+                timing.measure(&buffer, None, 120, Some(gst::ClockTime::MAX));
                 timing.note_lateness(gst::ClockTime::ZERO, gst::ClockTime::MAX);
                 timing.latency(120, None);
             }

@@ -18,7 +18,7 @@ use gst::glib;
 use gst::glib::translate::{FromGlibPtrFull, FromGlibPtrNone};
 use gst::prelude::*;
 
-use super::debug::CAT;
+use crate::element::messages::log::CAT;
 use crate::engine::{self, Engine, ExternalContext};
 use crate::filter::frame::DeviceBytes;
 use crate::libraries::{System, functions, gstreamer_file, open_gstreamer};

@@ -2,7 +2,9 @@
 //! What the settings of regions say by themselves: what they ask for, and warnings of those that cover nothing, or less than
 //! they suggest, whatever the frames have.
 
-use super::settings::{CoverKind, ObjectShape, OnLost, OnMissing, RegionMode, RegionSettings, RegionSources};
+use crate::element::regions::settings::{
+    CoverKind, ObjectShape, OnLost, OnMissing, RegionMode, RegionSettings, RegionSources,
+};
 
 /// The names of settings that are set.
 fn names<const N: usize>(settings: [(&'static str, bool); N]) -> Vec<&'static str> {

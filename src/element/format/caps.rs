@@ -3,7 +3,8 @@
 
 use std::sync::LazyLock;
 
-use super::{formats, gstcuda};
+use super::formats;
+use crate::element::memory::gstcuda;
 use crate::filter::frame::MAX_DIMENSION;
 
 fn raw_video<'a>(

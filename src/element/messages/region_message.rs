@@ -3,8 +3,8 @@
 
 use gst::prelude::*;
 
-use super::frame_cover::FrameCover;
-use super::regions::settings::{CoverKind, RegionSettings};
+use crate::element::cover::FrameCover;
+use crate::element::regions::settings::{CoverKind, RegionSettings};
 use crate::filter::regions::Area;
 use crate::filter::weights::Shape;
 use crate::regions::clock::FrameTimes;

@@ -5,11 +5,11 @@
 use gst::prelude::*;
 use gst_base::prelude::*;
 
-use super::debug::CAT;
-use super::error::FrameFailure;
 use super::gstcuda::{self, CONTEXT_TYPE, CudaContext, CudaMemory};
-use super::session::Session;
-use super::state::SharedState;
+use crate::element::messages::errors::FrameFailure;
+use crate::element::messages::log::CAT;
+use crate::element::session::Session;
+use crate::element::state::SharedState;
 use crate::engine::Engine;
 
 /// Finds the pipeline's context, if it has one on the device that `cuda-device-id` selects. As GstContext prescribes,

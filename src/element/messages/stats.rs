@@ -3,8 +3,12 @@
 
 use std::time::Duration;
 
-use super::settings::Backend;
+use super::qos::Qos;
+use crate::element::cover::FrameCover;
+use crate::element::latency::Latency;
+use crate::element::properties::settings::Backend;
 use crate::engine::Stats;
+use crate::regions::tracks::Evidence;
 
 /// Counters of frames of which parts are covered, and what was covered in the last one.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -34,33 +38,18 @@ pub struct RegionStats {
     pub last_covered_area: f64,
 }
 
-/// What the latest QOS event says.
-#[derive(Debug, Clone, Copy)]
-pub struct Qos {
-    /// Frames up to this running time are late, in nanoseconds.
-    pub earliest: Option<i64>,
-    /// The time that downstream takes for a frame over the time that it has.
-    pub proportion: f64,
-}
-
-impl Default for Qos {
-    fn default() -> Self {
-        Self { earliest: None, proportion: 1.0 }
+impl RegionStats {
+    /// Counts a frame with regions. Without a `cover` it was dropped.
+    pub fn count(&mut self, cover: Option<&FrameCover>) {
+        self.frames_dropped += u64::from(cover.is_none());
+        let has = |evidence| u64::from(cover.is_some_and(|cover| cover.has(evidence)));
+        self.frames_predicted += has(Evidence::Predicted);
+        self.frames_bridged += has(Evidence::Bridged);
+        self.frames_anticipated += has(Evidence::Anticipated);
+        self.frames_lost += u64::from(cover.is_some_and(|cover| cover.is_lost));
+        self.last_regions = cover.map_or(0, |cover| u32::try_from(cover.regions.len()).unwrap_or(u32::MAX));
+        self.last_covered_area = cover.map_or(0.0, |cover| cover.covered_area);
     }
-}
-
-impl Qos {
-    /// What this event says.
-    pub fn new(event: &gst::event::Qos) -> Self {
-        let (_, proportion, difference, timestamp) = event.get();
-        let earliest = timestamp.map(|time| signed(time.nseconds()).saturating_add(difference));
-        Self { earliest, proportion }
-    }
-}
-
-/// A time in nanoseconds with a sign.
-pub fn signed(time: u64) -> i64 {
-    i64::try_from(time).unwrap_or(i64::MAX)
 }
 
 /// Copies of the values behind the read-only properties, and of the latency. The streaming thread updates them after
@@ -80,28 +69,10 @@ pub struct PublishedState {
     pub regions: RegionStats,
     /// What downstream said of late frames.
     pub qos: Qos,
-    /// The time that a frame may be held back, and the running time since which it is so long.
-    pub latency: gst::ClockTime,
-    pub latency_since: Option<gst::ClockTime>,
-    /// The least latency of upstream and the latency of the element, if the stream is live, by the last query.
-    pub asked: Option<[gst::ClockTime; 2]>,
+    pub latency: Latency,
 }
 
-/// The time in which an application answers a LATENCY message by a query.
-const ANSWER_TIME: gst::ClockTime = gst::ClockTime::SECOND;
-
 impl PublishedState {
-    /// The latency that downstream counts on: the present one, or the one of the last query if the application does not ask again. A
-    /// query before the latency was known does not count, because nobody wants frames that are covered without `look-ahead` then.
-    pub fn promised_latency(&self, now: Option<gst::ClockTime>) -> gst::ClockTime {
-        let since = self.latency_since.zip(now);
-        let is_ignored = since.is_some_and(|(since, now)| now >= since.saturating_add(ANSWER_TIME));
-        match self.asked {
-            Some([_, own]) if is_ignored && !own.is_zero() => own.min(self.latency),
-            _ => self.latency,
-        }
-    }
-
     /// The value of `stats`.
     pub fn to_structure(self) -> gst::Structure {
         let Self { stats, frames, frames_passthrough, frames_late, regions, .. } = self;

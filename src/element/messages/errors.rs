@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Errors as GStreamer messages: which domain and code each has, and what the user can do.
 
-use super::video_frame::MapError;
+use crate::element::memory::mapping::MapError;
 use crate::engine::{EngineError, ErrorKind};
 use crate::filter::frame::Side;
 

@@ -3,9 +3,10 @@
 
 use std::collections::BTreeSet;
 
-use super::frame_cover::FrameCover;
-use super::regions::settings::{ObjectShape, OnMissing, RegionMode, RegionSettings, RegionSources};
-use super::settings::Settings;
+use super::orientation;
+use crate::element::cover::FrameCover;
+use crate::element::properties::settings::Settings;
+use crate::element::regions::settings::{ObjectShape, OnMissing, RegionMode, RegionSettings, RegionSources};
 use crate::filter::BlurParams;
 use crate::filter::plan::Selection;
 use crate::filter::regions::Region;
@@ -208,20 +209,30 @@ impl Notices {
         })
     }
 
-    /// What to warn of where regions are covered in a stream that players turn, as `orientation` says, and that no element has turned.
-    pub fn of_orientation(
-        &mut self,
-        orientation: impl FnOnce() -> Option<String>,
-        is_turned: impl FnOnce() -> bool,
-    ) -> Option<String> {
-        let orientation = self.once(Notice::Turned, orientation)?;
-        (!is_turned()).then(|| {
+    /// What to warn of where regions are covered in a stream that players turn, as its tag says at this pad, and that no element has turned.
+    pub fn of_orientation(&mut self, pad: &gst::Pad) -> Option<String> {
+        let orientation = self.once(Notice::Turned, || orientation::of_stream(pad))?;
+        (!orientation::is_turned_upstream(pad)).then(|| {
             format!(
                 "players turn this stream (tag image-orientation={orientation}), but zones and detections count in the picture \
                  as it is stored, and detectors find little in it; put videoflip video-direction=auto before the detector and \
                  cudagaussblur"
             )
         })
+    }
+
+    /// What to warn of at the first frame without readable metas of a detector. Without a `cover` it is dropped.
+    pub fn of_missing(
+        &mut self,
+        settings: &RegionSettings,
+        is_unreadable: bool,
+        cover: Option<&FrameCover>,
+        times: &FrameTimes,
+    ) -> Option<String> {
+        let is_acted_on = cover.is_none_or(|cover| cover.is_missing && cover.part == CoveredPart::Frame);
+        // Values other than auto apply to every frame whose metas can be read.
+        let is_unasked = is_unreadable || settings.on_missing == OnMissing::Auto;
+        self.once(Notice::Missing, || (is_acted_on && is_unasked).then(|| missing(is_unreadable, cover, times)))
     }
 
     /// What to warn of before a frame is covered; `has_detector` says whether the stream has had metas of a detector.
@@ -415,6 +426,31 @@ impl DetectionTally {
             self.most_certain = self.most_certain.into_iter().chain(detection.confidence).reduce(f32::max);
         }
     }
+}
+
+fn missing(is_unreadable: bool, cover: Option<&FrameCover>, times: &FrameTimes) -> String {
+    let time = times.timestamp.map(gst::ClockTime::from_nseconds);
+    let time = time.map_or("without a timestamp".to_owned(), |time| format!("at {time}"));
+    let consequence = match cover.map(FrameCover::covered) {
+        None => "it is dropped",
+        Some("nothing") => "it is not covered",
+        Some("partly") => "it is covered in part",
+        Some(_) => "it is covered as a whole",
+    };
+    let (cause, cure) = if is_unreadable {
+        (
+            "has detector metas that cannot be read (a segmentation without a detection, which needs shape=mask and a mask \
+             whose size and strides are true, or libgstanalytics-1.0.so.0 is missing)",
+            "use a detector that attaches object detections",
+        )
+    } else {
+        (
+            "has no detector metas",
+            "put cudagaussblur right after the detector, set on-missing=pass if the detector attaches nothing when it finds \
+             nothing, or region-sources=zones if there is no detector",
+        )
+    };
+    format!("the frame {time} {cause}: {consequence}; {cure}; further frames are counted in stats (frames-missing)")
 }
 
 const JOINED_MOSAICS: &str = "the regions of a frame overlap so often that a mosaic of each would take too long: one mosaic around \

@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Output buffers: from a pool, and of frames that the engine completes.
+//! Buffers: which upstream needs back, copies of them, and output buffers from a pool and of frames that the engine completes.
 
 use gst::prelude::*;
 use gst_base::prelude::*;
 
-use super::error::FrameFailure;
-use super::reporting::warn_of_fallback;
-use super::session::Session;
-use super::state::SharedState;
-use super::video_frame::MappedFrame;
-use crate::engine::{CompletedFrame, InFlightFrame};
+use crate::element::messages::errors::FrameFailure;
+use crate::element::messages::posting::warn_of_fallback;
+use crate::element::session::Session;
+use crate::element::state::SharedState;
+use std::sync::Arc;
+
+use super::mapping::{MappedFrame, pool_of};
+use crate::element::format::stream_format::StreamFormat;
+use crate::engine::{CompletedFrame, Cover, InFlightFrame};
 
 /// A buffer of a pool, with the flags, timestamps and metas of an input buffer. The blur changes neither size, position nor
 /// colours, so every meta stays true but those that describe memory.
@@ -59,4 +62,43 @@ fn of_completed(state: &SharedState, session: &Session, completed: CompletedFram
         warn_of_fallback(state, &session.engine, &failure);
     }
     completed.frame.into_output(completed.queued)
+}
+
+/// A copy of a frame of which upstream may have no other buffer while it waits; the frame itself if there is no pool of copies, or if it
+/// cannot be read, which is an error when it leaves.
+pub fn copy(
+    state: &SharedState,
+    session: &mut Session,
+    buffer: gst::Buffer,
+    format: &Arc<StreamFormat>,
+) -> Result<gst::Buffer, FrameFailure> {
+    let Some(pool) = session.copy_pool.clone() else { return Ok(buffer) };
+    let copy = allocate(Some(&pool), &buffer)?;
+    let on_device = session.is_on_cuda();
+    let Ok(frame) = MappedFrame::pair(buffer.clone(), copy, format.clone(), on_device) else {
+        // It fails when it is decided, after those before it.
+        return Ok(buffer);
+    };
+    state.publish(|published| published.regions.frames_copied += 1);
+    if frame.is_on_host() {
+        let submitted = session.engine.submit(&Cover::NOTHING, frame)?;
+        complete(state, session, submitted)
+    } else {
+        transfer(state, session, frame)
+    }
+}
+
+/// The types of memory of which there is any amount: GStreamer's own, and that of its Rust bindings.
+const ORDINARY: [&str; 2] = ["SystemMemory", "RustGlobalAllocatorMemory"];
+
+/// Whether upstream may have no other buffer while this one waits, so that it would stall without an error: the buffer is from a
+/// pool with a maximum, or its memory is of an allocator that may have no more of it, such as a decoder's surfaces.
+pub fn is_scarce(buffer: &gst::BufferRef) -> bool {
+    if let Some(parent) = buffer.meta::<gst::ParentBufferMeta>() {
+        return is_scarce(parent.parent());
+    }
+    match pool_of(buffer) {
+        Some(pool) => pool.config().params().is_none_or(|(.., max_buffers)| max_buffers > 0),
+        None => buffer.iter_memories().any(|memory| !ORDINARY.iter().any(|ordinary| memory.is_type(*ordinary))),
+    }
 }
