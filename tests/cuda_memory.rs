@@ -313,7 +313,7 @@ fn detectors() {
             let pad = pipeline.by_name("detector").unwrap().static_pad("sink").unwrap();
             let mut query = gst::query::Allocation::new(Some(&pad.current_caps().unwrap()), true);
             assert_eq!(pad.query(&mut query), pools > 0, "{behind}");
-            let proposed = query.allocation_pools().into_iter().filter_map(|pool| pool.0);
+            let proposed = query.allocation_pools().filter_map(|pool| pool.0);
             let names: Vec<_> = proposed.map(|pool| pool.type_().name()).collect();
             assert_eq!(names, ["GstCudaBufferPool"].repeat(pools), "{behind}");
             let found = stats.map(|_| ["frames-on-device", "frames-copied"].map(|name| stat(pipeline, name)));

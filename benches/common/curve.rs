@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use gst_video::{VideoFormat, VideoInfo};
 use gstcudagaussblur::cpu::CpuEngine;
-use gstcudagaussblur::element::formats;
+use gstcudagaussblur::element::format::formats;
 use gstcudagaussblur::engine::Engine;
 use gstcudagaussblur::filter::BlurParams;
 use gstcudagaussblur::filter::frame::{Plane, PlaneLayout};

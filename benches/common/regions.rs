@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use gst::prelude::*;
 use gst_video::{VideoFormat, VideoInfo};
 use gstcudagaussblur::cpu::{CpuEngine, TILES};
-use gstcudagaussblur::element::formats;
+use gstcudagaussblur::element::format::formats;
 use gstcudagaussblur::engine::{BlurRegion, Cover, Engine, FrameAccess, Hide};
 use gstcudagaussblur::filter::BlurParams;
 use gstcudagaussblur::filter::frame::{Destination, Frame, FrameMut, Plane, PlaneLayout, Source};
@@ -312,9 +312,9 @@ pub fn print_tracks() {
                 let mut tracks = Tracks::default();
                 let took = time(|| {
                     for (i, found) in (0..).zip(&frames) {
-                        tracks.enter(i * 33_333_333, (1920, 1080), holding, found.iter().map(|one| (one, false)));
+                        tracks.observe(i * 33_333_333, (1920, 1080), holding, found.iter().map(|one| (one, false)));
                         if i >= look_ahead {
-                            std::hint::black_box(tracks.decide((1920, 1080), holding));
+                            std::hint::black_box(tracks.resolve((1920, 1080), holding));
                         }
                     }
                 });

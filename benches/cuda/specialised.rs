@@ -4,7 +4,7 @@ use gst_video::{VideoFormat, VideoInfo};
 use gstcudagaussblur::cuda::driver::device::Device;
 use gstcudagaussblur::cuda::driver::{DeviceMemory, Stream};
 use gstcudagaussblur::cuda::{CudaEngine, Image};
-use gstcudagaussblur::element::formats;
+use gstcudagaussblur::element::format::formats;
 use gstcudagaussblur::filter::BlurParams;
 use gstcudagaussblur::filter::plan::{AlphaMode, Options};
 

@@ -169,7 +169,7 @@ def simulate(seed, tracks, frames=210, fps=30):
 # Rules. A rule makes for a size of picture a function that takes frames and returns the covers of each.
 
 def today(size, frames, expand, hold=500 * MS):
-    """src/element/hold.rs: held at the last box, matched by an IoU of 1/3."""
+    """The older rule: held at the last box, matched by an IoU of 1/3."""
     held, out = [], []
     for time, _, sure, _ in frames:
         pairs = sorted(((-iou(box, new), i, j) for i, (_, box) in enumerate(held) for j, new in enumerate(sure)

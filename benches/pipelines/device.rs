@@ -9,7 +9,7 @@ use gst_video::{VideoFormat, VideoInfo};
 use gstcudagaussblur::cuda::CudaEngine;
 use gstcudagaussblur::cuda::driver::{DeviceMemory, Stream};
 use gstcudagaussblur::cuda::process;
-use gstcudagaussblur::element::formats;
+use gstcudagaussblur::element::format::formats;
 use gstcudagaussblur::filter::BlurParams;
 
 use crate::common::{Outcome, device_planes, processor_time, time_of_frame};

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use gst::prelude::*;
 use gst_video::{VideoFormat, VideoInfo};
 use gstcudagaussblur::cuda::{CudaEngine, PinnedBytes};
-use gstcudagaussblur::element::formats;
+use gstcudagaussblur::element::format::formats;
 use gstcudagaussblur::engine::{Engine, FrameAccess};
 use gstcudagaussblur::filter::BlurParams;
 use gstcudagaussblur::filter::frame::{Destination, Plane, PlaneLayout, Source};

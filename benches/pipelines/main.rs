@@ -20,7 +20,7 @@ mod throughput;
 use gst_video::{VideoFormat, VideoInfo};
 use gstcudagaussblur::cuda::driver::device as devices;
 use gstcudagaussblur::cuda::{Image, process};
-use gstcudagaussblur::element::formats;
+use gstcudagaussblur::element::format::formats;
 use gstcudagaussblur::filter::BlurParams;
 
 use common::{Outcome, compile_specialised};

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
-//! The GObject and its virtual methods, each of which delegates: start and stop to `lifecycle`, caps and the parameters of a
-//! frame to `parameters`, frames and events to `streaming`, allocation queries to `allocation`, CUDA contexts to `cuda_context`.
-//! Those that compute set the default floating-point environment, because the caller's thread may have another one.
+//! The GObject and its virtual methods, each of which delegates: start and stop to `lifecycle`, caps to `format`, frames and events to
+//! `entering` and `leaving`, allocation queries and CUDA contexts to `memory`. Those that compute set the default floating-point environment, because the caller's thread may have another one.
 
 /**
  * SECTION:element-cudagaussblur

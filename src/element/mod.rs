@@ -2,7 +2,7 @@
 //! The GStreamer element: properties, caps, buffers and messages. It translates them to calls of the engine and
 //! contains no CUDA code. `imp` has the virtual methods, which delegate to the other files.
 //!
-//! `regions` says which parts of a picture are covered, `covering` covers them.
+//! A frame enters (`entering`), is decided (`deciding`) and leaves (`leaving`). docs/ARCHITECTURE.md follows one.
 
 mod cover;
 mod deciding;

@@ -5,8 +5,6 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use gst::prelude::*;
-
 use super::format::stream_format::StreamFormat;
 use super::memory::mapping::MappedFrame;
 use super::messages::errors::FrameFailure;

@@ -92,7 +92,7 @@ fn gstcuda() -> Option<PathBuf> {
 
 /// The functions of the installed libgstcuda that the element needs: those that it declares, but for later versions' ones.
 fn functions_of_gstcuda() -> Vec<String> {
-    let source = include_str!("../../src/element/gstcuda.rs");
+    let source = include_str!("../../src/element/memory/gstcuda.rs");
     let declared = source.split("= \"").filter_map(|text| text.split_once("\";")).map(|(name, _)| name.to_owned());
     let is_used =
         |name: &String| name.starts_with("gst_") && (gst::version() >= (1, 24, 0, 0) || !name.contains("stream"));

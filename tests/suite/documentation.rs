@@ -199,7 +199,7 @@ const PROPERTIES_OF_0_1_0: usize = 27;
 /// and `Since: VERSION` in a line of its own.
 fn since(property: &str) -> Option<&'static str> {
     let start = format!("* GstCudaGaussBlur:{property}:\n");
-    let (_, comment) = include_str!("../../src/element/properties.rs").split_once(&start)?;
+    let (_, comment) = include_str!("../../src/element/properties/mod.rs").split_once(&start)?;
     let (comment, _) = comment.split_once("*/").unwrap();
     let version = comment.lines().find_map(|line| line.trim_start().strip_prefix("* Since: "));
     Some(version.unwrap_or_else(|| panic!("the comment of {property} has no Since")))

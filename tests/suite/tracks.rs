@@ -146,7 +146,7 @@ impl Sequence {
         let mut tracks = Tracks::default();
         let (mut waiting, mut decided) = (std::collections::VecDeque::new(), Vec::new());
         let mut decide = |tracks: &mut Tracks, time| {
-            let covered = tracks.decide(self.size, holding);
+            let covered = tracks.resolve(self.size, holding);
             let edges = |area: Area| [area.left, area.top, area.right, area.bottom];
             let boxes = covered.objects.iter().flat_map(|object| edges(object.cover));
             let boxes = if covered.is_lost { Vec::new() } else { boxes.collect() };
@@ -158,7 +158,7 @@ impl Sequence {
                     // The reference has the weak ones last.
                     let (weak, certain): (Vec<_>, Vec<_>) = found.iter().partition(|one| is_weak(one));
                     let detections = certain.into_iter().chain(weak).map(|one| (one, is_weak(one)));
-                    tracks.enter(*time, self.size, holding, detections);
+                    tracks.observe(*time, self.size, holding, detections);
                     waiting.push_back(*time);
                     if waiting.len() > self.look_ahead {
                         decide(&mut tracks, waiting.pop_front().unwrap());
