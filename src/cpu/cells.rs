@@ -4,7 +4,7 @@
 
 use std::ops::Range;
 
-use super::sample_weights::{Covered, SampleWeights, WeightBuffers};
+use super::sample_weights::{SampleWeights, WeightBuffers, Weighting};
 use crate::filter::frame::PlaneLayout;
 use crate::filter::inpainting::{self, CellPyramid};
 use crate::filter::plane::HostPlane;
@@ -116,7 +116,8 @@ impl CellMeans<'_> {
     #[inline(always)]
     pub unsafe fn execute(&self, cell_rows: Range<usize>) {
         for cell_row in cell_rows {
-            // SAFETY: the caller promises it.
+            // SAFETY: the source holds the samples of this row of cells, which nobody writes, and the memory its words, which nobody else accesses, as the
+            // caller guarantees.
             unsafe { self.execute_row(cell_row) };
         }
     }
@@ -130,12 +131,12 @@ impl CellMeans<'_> {
         let (rows, of_row) = (grid.samples(1, cell_row as u32), layout.row_samples());
         let rows = rows.start as usize..rows.end as usize;
         let excluded = self.excluded.filter(|_| !rows.is_empty());
-        let covered = excluded.map(|weights| (weights, weights.covered_columns(&rows)));
+        let covered = excluded.map(|weights| (weights, weights.weighted_columns(&rows)));
         // Of each cell its samples in a row and where they are left out. The grids have cells of the same pixels.
         let (count, pixel_step) = (grid.count[0], grid.channels[0].step);
         let of_cell = |cell: u32| {
             let columns = grid.samples(0, cell);
-            let covered = covered.as_ref().map_or(Covered::Nowhere, |(weights, covered)| {
+            let covered = covered.as_ref().map_or(Weighting::Nowhere, |(weights, covered)| {
                 let columns = columns.start as usize..columns.end as usize;
                 covered.of(if columns.is_empty() { 0..0 } else { weights.luma_columns(&columns) })
             });
@@ -143,7 +144,7 @@ impl CellMeans<'_> {
             let end = if is_last { of_row } else { columns.end as usize * pixel_step };
             (columns.start as usize * pixel_step..end, covered)
         };
-        let of_cells: Vec<(Range<usize>, Covered)> = (0..grid.cells[0]).map(of_cell).collect();
+        let of_cells: Vec<(Range<usize>, Weighting)> = (0..grid.cells[0]).map(of_cell).collect();
         let (first, samples) = (of_cells[0].0.start, of_cells[of_cells.len() - 1].0.end);
         // Of all rows of the cells, for each sample of a row. Where no weight counts, bytes have sums in place of remainders.
         let are_bytes = layout.depth == 8;
@@ -162,8 +163,8 @@ impl CellMeans<'_> {
                 let in_sums = in_row.start - first..in_row.end - first;
                 let (sums, remainders) = (&mut sums[in_sums.clone()], &mut remainders[in_sums]);
                 match (alike[0].1, &self.excluded) {
-                    (Covered::Wholly, _) => (),
-                    (Covered::Nowhere, _) if are_bytes => {
+                    (Weighting::Wholly, _) => (),
+                    (Weighting::Nowhere, _) if are_bytes => {
                         remainders.iter_mut().zip(row).for_each(|(sum, sample)| *sum += u16::from(*sample));
                         if fills_up {
                             sums.iter_mut().zip(remainders).for_each(|(all, sum)| {
@@ -172,7 +173,7 @@ impl CellMeans<'_> {
                             });
                         }
                     }
-                    (Covered::Partly, Some(weights)) => {
+                    (Weighting::Partly, Some(weights)) => {
                         // Samples of a column that has weights.
                         let of_column = of_row / weights.columns(&(0..layout.row_pixels())).end;
                         let columns = in_row.start / of_column..in_row.end / of_column;
@@ -202,10 +203,10 @@ impl CellMeans<'_> {
                     let sum = || total(&sums[in_sums.clone()], channel.step);
                     let remainders = || total(&remainders[in_sums.clone()], channel.step);
                     let (sum, remainders) = match excluded {
-                        Covered::Wholly => (0, 0),
-                        Covered::Nowhere if are_bytes => (255 * (sum() + remainders()), 255 * count),
-                        Covered::Nowhere => (255 * sum(), 255 * count),
-                        Covered::Partly => (sum(), remainders()),
+                        Weighting::Wholly => (0, 0),
+                        Weighting::Nowhere if are_bytes => (255 * (sum() + remainders()), 255 * count),
+                        Weighting::Nowhere => (255 * sum(), 255 * count),
+                        Weighting::Partly => (sum(), remainders()),
                     };
                     let word = first_word + (cell_row * across + column) * grid.channels.len() + index;
                     let first = if count > 0 { channel.load(&layout, first_bytes, columns.start) } else { 0 };

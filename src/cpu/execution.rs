@@ -12,7 +12,7 @@ use super::resample::decimate::Decimation;
 use super::resample::interpolate::Interpolation;
 use super::sample_weights::SampleWeights;
 use super::scratch::Scratch;
-use super::task::{LARGE, Task};
+use super::task::Task;
 use super::tile::{SampleRect, Tile};
 use super::tile_blur::TILE_STEP;
 use super::write::{Mixing, Samples, Write};
@@ -120,7 +120,7 @@ impl<'a> BufferPlanes<'a> {
     }
 
     /// An operation on rectangles of its output.
-    pub fn prepare(&self, operation: &'a Operation, rects: &[Rect]) -> Vec<Prepared<'a>> {
+    pub fn prepare(&self, operation: &'a Operation, rects: &[Rect]) -> Vec<Task<'a>> {
         let resampled =
             |Resampling { source, destination, .. }: &Resampling| (self.to_read(source), self.to_write(destination));
         match operation {
@@ -132,17 +132,17 @@ impl<'a> BufferPlanes<'a> {
                     let (taps, region) = (Arc::clone(&packed), samples(&layout, *rect));
                     Tile { layout, source, destination, taps, region }
                 };
-                rects.iter().map(tile).map(Prepared::Blur).collect()
+                rects.iter().map(tile).map(Task::Blur).collect()
             }
             Operation::Decimate(resampling) => {
                 let (source, destination) = resampled(resampling);
                 let decimation = |rect: &Rect| Decimation::new(resampling, *rect, source, destination);
-                rects.iter().map(decimation).map(Prepared::Decimate).collect()
+                rects.iter().map(decimation).map(Task::Decimate).collect()
             }
             Operation::Interpolate(resampling) => {
                 let (source, destination) = resampled(resampling);
                 let interpolation = |rect: &Rect| Interpolation::new(resampling, *rect, source, destination);
-                rects.iter().map(interpolation).map(Prepared::Interpolate).collect()
+                rects.iter().map(interpolation).map(Task::Interpolate).collect()
             }
             _ if rects.is_empty() => Vec::new(),
             Operation::CellMeans { source, cells, excluded } => {
@@ -150,18 +150,18 @@ impl<'a> BufferPlanes<'a> {
                 let of_grids = |grids: &'a [CellPyramid]| {
                     let excluded = excluded.map(|placement| self.weights(WeightsOf::Excluded, placement, source));
                     let (layout, source) = (source.field.layout, self.to_read(source));
-                    Prepared::CellMeans(CellMeans { layout, excluded, source, grids, memory })
+                    Task::CellMeans(CellMeans { layout, excluded, source, grids, memory })
                 };
                 cells.grids.chunk_by(|one, other| one.grid.shares_columns(&other.grid)).map(of_grids).collect()
             }
             Operation::Spread(cells) => {
                 let memory = self.to_write(&cells.view).address.cast();
-                cells.grids.iter().map(|grid| Prepared::Spread(grid, memory)).collect()
+                cells.grids.iter().map(|grid| Task::Spread(grid, memory)).collect()
             }
             Operation::Write { layers, cells, destination, mix } => {
-                vec![Prepared::Write(self.write(layers, cells.as_ref(), destination, mix.as_ref(), rects))]
+                vec![Task::Write(self.write(layers, cells.as_ref(), destination, mix.as_ref(), rects))]
             }
-            _ => rects.iter().map(|rect| Prepared::Pixels(self.pixel_rows(operation, *rect))).collect(),
+            _ => rects.iter().map(|rect| Task::Pixels(self.pixel_rows(operation, *rect))).collect(),
         }
     }
 
@@ -255,84 +255,4 @@ fn samples(layout: &PlaneLayout, rect: Rect) -> SampleRect {
     let (columns, channels) = (layout.columns(rect), usize::from(layout.channels));
     let (x, width) = (columns.start as usize * channels, columns.len() * channels);
     SampleRect { x, y: rect.y() as usize, width, height: rect.height() as usize }
-}
-
-/// The rows that a thread writes at least at a time, as weights of one row are next to those of another, and those that it
-/// processes pixel by pixel.
-const BLOCK_ROWS_OF_PIXELS: usize = 16;
-
-/// Blocks of so many rows.
-fn blocks(rows: Range<usize>, step: usize) -> impl Iterator<Item = Range<usize>> {
-    let end = rows.end;
-    rows.step_by(step).map(move |y| y..(y + step).min(end))
-}
-
-/// An operation on a rectangle of its output, and where its rows are.
-pub enum Prepared<'a> {
-    /// One tile, which is still to be cut.
-    Blur(Tile),
-    Decimate(Decimation),
-    Interpolate(Interpolation),
-    Pixels(PixelRows<'a>),
-    CellMeans(CellMeans<'a>),
-    Spread(&'a CellPyramid, *mut u32),
-    Write(Write<'a>),
-}
-
-impl Prepared<'_> {
-    /// Its parts: this many, or fewer if they would be too small.
-    pub fn tasks(&self, count: usize) -> Vec<Task<'_>> {
-        match self {
-            Self::Blur(tile) => tiles(tile, count).map(|region| Task::Tile(Tile { region, ..tile.clone() })).collect(),
-            Self::Decimate(decimation) => {
-                let blocks = blocks(decimation.small_rows.clone(), decimation.block_rows(count));
-                blocks.map(|rows| Task::Decimation(decimation, rows)).collect()
-            }
-            Self::Interpolate(interpolation) => {
-                let blocks = blocks(0..interpolation.output_rows, interpolation.block_rows(count));
-                blocks.map(|rows| Task::Interpolation(interpolation, rows)).collect()
-            }
-            Self::Pixels(pixels) => {
-                blocks(pixels.rows.clone(), BLOCK_ROWS_OF_PIXELS).map(|rows| Task::Pixels(pixels, rows)).collect()
-            }
-            Self::CellMeans(means) => {
-                let step = LARGE.div_ceil(means.row_samples().max(1));
-                blocks(0..means.rows(), step).map(|rows| Task::CellMeans(means, rows)).collect()
-            }
-            Self::Spread(grid, memory) => vec![Task::Spread(grid, *memory)],
-            Self::Write(write) => {
-                let step = LARGE.div_ceil(write.row_samples().max(1)).max(BLOCK_ROWS_OF_PIXELS);
-                blocks(write.rows(), step).map(|rows| Task::Write(write, rows)).collect()
-            }
-        }
-    }
-}
-
-/// How a tile is cut: columns so that the ring of row pairs of each part stays in the L2 cache, then bands of rows until every
-/// thread has enough parts to even out.
-fn tiles(Tile { region, taps, .. }: &Tile, count: usize) -> impl Iterator<Item = SampleRect> {
-    /// Bytes that a tile's ring should not exceed: half of a small L2 cache.
-    const RING_BYTES: usize = 256 << 10;
-    /// A tile of fewer samples times taps than this is not worth another thread.
-    const TILE_WORK: usize = 1 << 18;
-    let (samples, rows, taps) = (region.width, region.height, &taps.all);
-    let widest = (RING_BYTES / 4 / taps.block_pairs()).max(2 * TILE_STEP);
-    let columns = samples.div_ceil(widest);
-    let width = samples.div_ceil(columns).next_multiple_of(TILE_STEP);
-    let columns = samples.div_ceil(width);
-
-    let work = samples * rows * (taps.radius[0] + taps.radius[1] + 2);
-    let tiles = count.min(work / TILE_WORK).max(1);
-    // Every band filters 2 × radius rows that its neighbours filter too.
-    let shortest = 4 * taps.radius[1] + 16;
-    let bands = tiles.div_ceil(columns).min(rows.div_ceil(shortest)).max(1);
-    let height = rows.div_ceil(bands).next_multiple_of(BLOCK_ROWS);
-    (0..rows).step_by(height).flat_map(move |y| {
-        (0..samples).step_by(width).map(move |x| SampleRect {
-            x: region.x + x,
-            y: region.y + y,
-            width: width.min(samples - x),
-            height: height.min(rows - y),
-        })
-    })
 }

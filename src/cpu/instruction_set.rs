@@ -8,49 +8,55 @@ use super::rows::PairDotRows;
 #[cfg(target_arch = "x86_64")]
 use super::rows_vnni::ByteDotRows;
 use super::scratch::Scratch;
-use super::task::Task;
-use super::{simd, tile_blur};
+use super::simd::{self, Simd};
+use super::task::{Part, Task};
+use super::tile::Tile;
+use super::tile_blur;
 
 /// The environment variable that names an instruction set, for debugging.
 pub const VARIABLE: &str = "CUDAGAUSSBLUR_INSTRUCTIONS";
 
-/// An instruction set that the blur is compiled for. All of them produce identical output.
+/// An instruction set that the blur is compiled for, and the proof that this processor has it. All of them produce identical output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InstructionSet {
     /// Plain Rust without intrinsics, for any processor.
-    Portable,
+    Portable(simd::portable::Portable),
     /// SSE2, part of every x86-64 processor.
     #[cfg(target_arch = "x86_64")]
-    Sse2,
+    Sse2(simd::x86::Sse2),
     /// AVX2, in most x86-64 processors since 2013.
     #[cfg(target_arch = "x86_64")]
-    Avx2,
+    Avx2(simd::x86::Avx2),
     /// AVX-512 F, BW, VNNI and VBMI: Ice Lake, Zen 4 and later. Processors with less of AVX-512 take AVX2.
     #[cfg(target_arch = "x86_64")]
-    Avx512Vnni,
+    Avx512Vnni(simd::x86::Avx512Vnni),
     /// NEON, part of every aarch64 processor.
     #[cfg(target_arch = "aarch64")]
-    Neon,
+    Neon(simd::neon::Neon),
 }
 
 impl InstructionSet {
     /// The instruction sets that this processor supports, slowest first.
     pub fn available() -> Vec<Self> {
-        let sets = [
-            Some(Self::Portable),
-            #[cfg(target_arch = "x86_64")]
-            Some(Self::Sse2),
-            #[cfg(target_arch = "x86_64")]
-            is_x86_feature_detected!("avx2").then_some(Self::Avx2),
-            #[cfg(target_arch = "x86_64")]
-            (is_x86_feature_detected!("avx512f")
-                && is_x86_feature_detected!("avx512bw")
-                && is_x86_feature_detected!("avx512vnni")
-                && is_x86_feature_detected!("avx512vbmi"))
-            .then_some(Self::Avx512Vnni),
-            #[cfg(target_arch = "aarch64")]
-            Some(Self::Neon),
-        ];
+        // SAFETY: portable code needs no set, SSE2 and NEON are part of their architectures, and of the others the features that each
+        // enables are detected.
+        let sets = unsafe {
+            [
+                Some(Self::Portable(Simd::new())),
+                #[cfg(target_arch = "x86_64")]
+                Some(Self::Sse2(Simd::new())),
+                #[cfg(target_arch = "x86_64")]
+                is_x86_feature_detected!("avx2").then(|| Self::Avx2(Simd::new())),
+                #[cfg(target_arch = "x86_64")]
+                (is_x86_feature_detected!("avx512f")
+                    && is_x86_feature_detected!("avx512bw")
+                    && is_x86_feature_detected!("avx512vnni")
+                    && is_x86_feature_detected!("avx512vbmi"))
+                .then(|| Self::Avx512Vnni(Simd::new())),
+                #[cfg(target_arch = "aarch64")]
+                Some(Self::Neon(Simd::new())),
+            ]
+        };
         sets.into_iter().flatten().collect()
     }
 
@@ -61,83 +67,84 @@ impl InstructionSet {
 
     fn named(name: &str, available: &[Self]) -> Self {
         let named = available.iter().find(|set| set.name() == name);
-        named.or(available.last()).copied().unwrap_or(Self::Portable)
+        *named.or(available.last()).expect("the portable set is available everywhere")
     }
 
     /// The name in lower case, for logs and benchmarks.
     pub fn name(self) -> &'static str {
         match self {
-            Self::Portable => "portable",
+            Self::Portable(_) => "portable",
             #[cfg(target_arch = "x86_64")]
-            Self::Sse2 => "sse2",
+            Self::Sse2(_) => "sse2",
             #[cfg(target_arch = "x86_64")]
-            Self::Avx2 => "avx2",
+            Self::Avx2(_) => "avx2",
             #[cfg(target_arch = "x86_64")]
-            Self::Avx512Vnni => "avx512-vnni",
+            Self::Avx512Vnni(_) => "avx512-vnni",
             #[cfg(target_arch = "aarch64")]
-            Self::Neon => "neon",
+            Self::Neon(_) => "neon",
         }
     }
 
-    /// Executes a task with this instruction set.
+    /// Executes a part of a task with this instruction set.
     ///
     /// # Safety
-    /// This set is one of [`InstructionSet::available`]. The planes of the task's operation hold the rows of its views.
-    /// `scratch` was reserved for [`Task::scratch_words`]. No other thread writes what the task reads, or accesses what it
+    /// The planes of the task's operation hold the rows of its views.
+    /// `scratch` was reserved for [`Part::scratch_words`]. No other thread writes what the part reads, or accesses what it
     /// writes.
-    pub unsafe fn execute(self, task: &Task, scratch: &mut Scratch) {
+    pub unsafe fn execute(self, part: &Part, scratch: &mut Scratch) {
         // The compiler uses instructions beyond the baseline only inside a function with `target_feature`, so each such set has
         // one, into which the vector loops are inlined.
         macro_rules! with_set {
-            ($(#[$features:meta])? $set:ty, $rows:ty, $rows_down:ty, $vectors:literal) => {{
+            ($(#[$features:meta])? $value:ident: $set:ty, $rows:ty, $rows_down:ty, $vectors:literal) => {{
                 $(#[$features])?
-                unsafe fn execute(task: &Task, scratch: &mut Scratch) {
+                unsafe fn execute(set: $set, part: &Part, scratch: &mut Scratch) {
                     // SAFETY: this function enables the features of the set; its caller guarantees the planes, the scratch
                     // memory and exclusive access.
                     unsafe {
-                        match task {
-                            Task::Tile(tile) => tile_blur::blur::<$set, $rows, $vectors>(tile, scratch),
-                            Task::Decimation(decimation, rows) => {
-                                decimation.execute::<$set, $rows_down, $vectors>(rows.clone(), scratch);
+                        match part.task {
+                            Task::Blur(tile) => {
+                                let tile = Tile { region: part.region, ..tile.clone() };
+                                tile_blur::blur::<_, $rows, $vectors>(set, &tile, scratch);
                             }
-                            Task::Interpolation(interpolation, rows) => {
-                                interpolation.execute::<$set>(rows.clone(), scratch);
+                            Task::Decimate(decimation) => {
+                                decimation.execute::<_, $rows_down, $vectors>(set, part.rows(), scratch);
                             }
-                            Task::CellMeans(means, rows) => means.execute(rows.clone()),
+                            Task::Interpolate(interpolation) => interpolation.execute(set, part.rows(), scratch),
+                            Task::CellMeans(means) => means.execute(part.rows()),
                             Task::Spread(grid, memory) => {
                                 grid.spread(std::slice::from_raw_parts_mut(memory.add(grid.first_word), grid.words()));
                             }
-                            Task::Write(write, rows) => write.execute(rows.clone()),
-                            Task::Pixels(pixels, rows) => pixels.execute(rows.clone()),
+                            Task::Write(write) => write.execute(part.rows()),
+                            Task::Pixels(pixels) => pixels.execute(part.rows()),
                         }
                     }
                 }
-                // SAFETY: the set is available, so the processor has its features; the caller guarantees the rest.
-                unsafe { execute(task, scratch) }
+                // SAFETY: the value proves that the processor has the features of the set; the caller guarantees the rest.
+                unsafe { execute($value, part, scratch) }
             }};
         }
         match self {
-            Self::Portable => with_set!(simd::portable::Portable, PairDotRows, PairDotRowsDown, 2),
+            Self::Portable(set) => with_set!(set: simd::portable::Portable, PairDotRows, PairDotRowsDown, 2),
             #[cfg(target_arch = "x86_64")]
-            Self::Sse2 => with_set!(simd::x86::Sse2, PairDotRows, PairDotRowsDown, 2),
+            Self::Sse2(set) => with_set!(set: simd::x86::Sse2, PairDotRows, PairDotRowsDown, 2),
             #[cfg(target_arch = "x86_64")]
-            Self::Avx2 => with_set!(
+            Self::Avx2(set) => with_set!(
                 #[target_feature(enable = "avx2")]
-                simd::x86::Avx2,
+                set: simd::x86::Avx2,
                 PairDotRows,
                 PairDotRowsDown,
                 2
             ),
             #[cfg(target_arch = "x86_64")]
-            Self::Avx512Vnni => with_set!(
+            Self::Avx512Vnni(set) => with_set!(
                 #[target_feature(enable = "avx512f,avx512bw,avx512vnni,avx512vbmi")]
-                simd::x86::Avx512Vnni,
+                set: simd::x86::Avx512Vnni,
                 ByteDotRows,
                 ByteDotRowsDown,
                 4
             ),
             #[cfg(target_arch = "aarch64")]
-            Self::Neon => with_set!(simd::neon::Neon, PairDotRows, PairDotRowsDown, 4),
+            Self::Neon(set) => with_set!(set: simd::neon::Neon, PairDotRows, PairDotRowsDown, 4),
         }
     }
 }
@@ -162,9 +169,9 @@ mod tests {
     #[cfg(target_arch = "x86_64")]
     fn avx2_is_chosen_where_avx_512_has_no_dot_products() {
         let mut available = InstructionSet::available();
-        available.retain(|set| *set != InstructionSet::Avx512Vnni);
+        available.retain(|set| !matches!(set, InstructionSet::Avx512Vnni(_)));
         if is_x86_feature_detected!("avx2") {
-            assert_eq!(InstructionSet::named("", &available), InstructionSet::Avx2);
+            assert_eq!(InstructionSet::named("", &available).name(), "avx2");
         }
     }
 }

@@ -29,10 +29,10 @@ use crate::filter::regions::Rect;
 use crate::process;
 use crate::threads::Threads;
 pub use execution::TILES;
-use execution::{BufferPlanes, Prepared, place_temporaries};
+use execution::{BufferPlanes, place_temporaries};
 pub use instruction_set::InstructionSet;
 use scratch::Scratch;
-use task::Task;
+use task::{Part, Task};
 
 #[cfg(test)]
 pub(crate) use scratch::faults;
@@ -70,9 +70,9 @@ impl CpuEngine {
         Self { set, threads: process::threads(), scratch: Vec::new(), temporaries: Scratch::default() }
     }
 
-    /// With another instruction set; `None` if this processor lacks it.
-    pub fn with_instruction_set(self, set: InstructionSet) -> Option<Self> {
-        InstructionSet::available().contains(&set).then_some(Self { set, ..self })
+    /// With another instruction set.
+    pub fn with_instruction_set(self, set: InstructionSet) -> Self {
+        Self { set, ..self }
     }
 
     /// The instruction set in use.
@@ -97,7 +97,7 @@ impl CpuEngine {
         // An operation is cut into this many tasks, its rectangles according to their size.
         let threads = self.threads.count();
         let tasks_each = if threads == 1 { 1 } else { threads * TASKS_PER_THREAD };
-        let mut groups: Vec<Vec<(Prepared, usize)>> = Vec::new();
+        let mut groups: Vec<Vec<(Task, usize)>> = Vec::new();
         let mut parts = parts.iter();
         for group in plan.operations().chunk_by(Operation::is_independent_of) {
             let mut prepared = Vec::new();
@@ -109,21 +109,21 @@ impl CpuEngine {
             }
             groups.push(prepared);
         }
-        let tasks = groups.iter().map(|group| group.iter().flat_map(|(one, count)| one.tasks(*count)).collect());
-        let groups: Vec<Vec<Task>> = tasks.collect();
+        let parts = groups.iter().map(|group| group.iter().flat_map(|(task, count)| task.parts(*count)).collect());
+        let groups: Vec<Vec<Part>> = parts.collect();
         // Only operations that are cut by the work in them are worth waking threads for.
-        let parallel = |group: &Vec<Task>| group.iter().filter(|task| task.is_large()).count();
+        let parallel = |group: &Vec<Part>| group.iter().filter(|part| part.is_large()).count();
         let workers = groups.iter().map(parallel).max().unwrap_or(0).clamp(1, threads);
         self.reserve_scratch(workers, groups.iter().flatten())?;
         frames.copy_planes(&job.copied_planes(), &self.threads);
         let set = self.set;
-        schedule::run(&self.threads, &mut self.scratch[..workers], &groups, |scratch, task| {
-            // SAFETY: the processor has the set; the task's planes hold what it reads and writes, because the frames are valid and
+        schedule::run(&self.threads, &mut self.scratch[..workers], &groups, |scratch, part| {
+            // SAFETY: the task's planes hold what it reads and writes, because the frames are valid and
             // `place_temporaries` has allocated the rows that are accessed of all others; `reserve_scratch` allocated the scratch
             // memory. Every sample written was computed before, because the parts contain it. Rectangles of an operation do not
             // overlap, nor do its tasks in what they write, operations of a group are independent of each other, and each task is
             // executed once, after the groups before its own.
-            unsafe { set.execute(task, scratch) };
+            unsafe { set.execute(part, scratch) };
         });
         Ok(())
     }
@@ -132,12 +132,12 @@ impl CpuEngine {
     fn reserve_scratch<'a>(
         &mut self,
         workers: usize,
-        tasks: impl Iterator<Item = &'a Task<'a>>,
+        parts: impl Iterator<Item = &'a Part<'a>>,
     ) -> Result<(), CpuError> {
         if self.scratch.len() < workers {
             self.scratch.resize_with(workers, Scratch::default);
         }
-        let words = tasks.map(Task::scratch_words).max().unwrap_or(0);
+        let words = parts.map(Part::scratch_words).max().unwrap_or(0);
         self.scratch[..workers].iter_mut().try_for_each(|scratch| scratch.reserve(words))
     }
 }
@@ -250,7 +250,7 @@ mod tests {
         let bytes = (layout.row_bytes() * 5) as u32;
         let picture: Vec<u8> = (0..bytes).map(|i| ((i * 97) >> 2) as u8).collect();
         let outputs = InstructionSet::available().into_iter().map(|set| {
-            let mut cpu = CpuEngine::new().with_instruction_set(set).unwrap();
+            let mut cpu = CpuEngine::new().with_instruction_set(set);
             jobs.each_ref().map(|job| {
                 let mut output = picture.clone();
                 let plane = |data| vec![Plane { layout, pitch: layout.row_bytes(), data }];

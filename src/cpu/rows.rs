@@ -13,10 +13,11 @@ pub trait RowsPass<S: Simd, T: Sample> {
     /// vectors at a time. `rows` is scratch memory for the two rows with their edges replicated.
     ///
     /// # Safety
-    /// The processor has the instruction set of `S`. Each source holds the samples of the run's row, each of
+    /// Each source holds the samples of the run's row, each of
     /// `rows` is valid for `row_words` words, the result of [`row_words`] for `width`, and `out` for `width` words and
     /// OUT_SLACK more; `width` is a multiple of `V * S::LANES`. The sources and the scratch memory do not overlap.
     unsafe fn convolve<const V: usize>(
+        s: S,
         run: &SampleRun,
         sources: [*const T; 2],
         rows: [*mut u32; 2],
@@ -119,6 +120,7 @@ pub struct PairDotRows;
 impl<S: Simd, T: Sample> RowsPass<S, T> for PairDotRows {
     #[inline(always)]
     unsafe fn convolve<const V: usize>(
+        s: S,
         run: &SampleRun,
         sources: [*const T; 2],
         rows: [*mut u32; 2],
@@ -128,7 +130,7 @@ impl<S: Simd, T: Sample> RowsPass<S, T> for PairDotRows {
     ) {
         let SampleRun { taps, stride, .. } = *run;
         let centre = taps.radius[0] * stride;
-        // SAFETY: the caller guarantees the instruction set, that the sources hold the run's samples, that `out` holds
+        // SAFETY: the caller guarantees that the sources hold the run's samples, that `out` holds
         // `width` words, and that each of `rows` holds `row_words` words: the `width` columns and the halo that the
         // taps read beyond them. Elements in the row are read one stride ahead at most, the lookahead that
         // `replicate_edges` is given.
@@ -143,27 +145,27 @@ impl<S: Simd, T: Sample> RowsPass<S, T> for PairDotRows {
                     |sample| (widened(sample) | widened(sample.add(stride)) << 16) ^ PAIR_BIAS,
                 );
             }
-            let rounding = S::splat(1 << 15);
+            let rounding = s.splat(1 << 15);
             for x in (0..width).step_by(V * S::LANES) {
                 let mut sums = [[rounding; V]; 2];
                 if taps.centre_wraps[0] {
                     for (sums, row) in sums.iter_mut().zip(rows) {
                         for (v, sum) in sums.iter_mut().enumerate() {
-                            *sum = S::add(*sum, S::shift_left(S::load(row.add(x + centre + v * S::LANES)), 16));
+                            *sum = s.add(*sum, s.shift_left(s.load(row.add(x + centre + v * S::LANES)), 16));
                         }
                     }
                 }
                 for (m, &weight) in taps.rows.iter().enumerate() {
-                    let weight = S::splat(weight);
+                    let weight = s.splat(weight);
                     for (sums, row) in sums.iter_mut().zip(rows) {
                         let pairs = row.add(x + 2 * m * stride);
                         for (v, sum) in sums.iter_mut().enumerate() {
-                            *sum = S::dot(*sum, S::load(pairs.add(v * S::LANES)), weight);
+                            *sum = s.dot(*sum, s.load(pairs.add(v * S::LANES)), weight);
                         }
                     }
                 }
                 for (v, (first, second)) in sums[0].into_iter().zip(sums[1]).enumerate() {
-                    S::store(out.add(x + v * S::LANES), S::pack_high_halves(first, second));
+                    s.store(out.add(x + v * S::LANES), s.pack_high_halves(first, second));
                 }
             }
         }

@@ -22,6 +22,7 @@ pub struct ByteDotRows;
 impl<T: Sample> RowsPass<S, T> for ByteDotRows {
     #[inline(always)]
     unsafe fn convolve<const V: usize>(
+        s: S,
         run: &SampleRun,
         sources: [*const T; 2],
         rows: [*mut u32; 2],
@@ -31,11 +32,11 @@ impl<T: Sample> RowsPass<S, T> for ByteDotRows {
     ) {
         let Some(taps) = run.taps.row_byte_taps.as_ref().filter(|_| size_of::<T>() == 1) else {
             // SAFETY: the caller guarantees the same conditions for these arguments.
-            return unsafe { convolve_pairs::<T, V>(run, sources, rows, row_words, out, width) };
+            return unsafe { convolve_pairs::<T, V>(s, run, sources, rows, row_words, out, width) };
         };
         let stride = run.stride;
         let rows = rows.map(<*mut u32>::cast::<u8>);
-        // SAFETY: the caller guarantees the instruction set and the sources' samples. Each of `rows` holds four bytes
+        // SAFETY: the caller guarantees the sources' samples. Each of `rows` holds four bytes
         // for each of its `row_words` words, and so also the bytes that quads read beyond the last column; slices of it
         // are bounds-checked. Blocks from `direct_start` to `direct_end` read only bytes of the source row. `out` holds
         // the `width` words written.
@@ -64,34 +65,34 @@ impl<T: Sample> RowsPass<S, T> for ByteDotRows {
                     tail.replicate_edges(&mut row[direct_end..end], 0, |byte| byte, |byte| byte.read());
                 }
             }
-            let indices = S::quad_indices(stride);
+            let indices = s.quad_indices(stride);
             // The rounding constant 2¹⁵ and the bias of the result, 2³¹, shifted right by the 8 bits by which the sums
             // are shifted left below.
-            let initial = S::splat((1 << 7) + (1 << 23));
+            let initial = s.splat((1 << 7) + (1 << 23));
             for x in (0..width).step_by(V * S::LANES) {
                 let mut low = [[initial; V]; 2];
-                let mut high = [[S::splat(0); V]; 2];
+                let mut high = [[s.splat(0); V]; 2];
                 let blocks = [0, 1].map(|r| match (direct_start..direct_end).contains(&x) {
                     true => sources[r].row.offset(start + x as isize),
                     false => rows[r].add(x),
                 });
                 for (m, &tap) in taps.low.iter().enumerate() {
-                    let tap = S::splat(tap);
-                    let high_tap = taps.high.get(m.wrapping_sub(taps.high_start)).map(|tap| S::splat(*tap));
+                    let tap = s.splat(tap);
+                    let high_tap = taps.high.get(m.wrapping_sub(taps.high_start)).map(|tap| s.splat(*tap));
                     for (r, row) in blocks.iter().enumerate() {
                         for v in 0..V {
-                            let quads = S::load_quads(row.add(4 * m * stride + v * S::LANES), indices);
-                            low[r][v] = S::dot_bytes(low[r][v], quads, tap);
+                            let quads = s.load_quads(row.add(4 * m * stride + v * S::LANES), indices);
+                            low[r][v] = s.dot_bytes(low[r][v], quads, tap);
                             if let Some(tap) = high_tap {
-                                high[r][v] = S::dot_bytes(high[r][v], quads, tap);
+                                high[r][v] = s.dot_bytes(high[r][v], quads, tap);
                             }
                         }
                     }
                 }
                 for v in 0..V {
-                    let first = S::shift_left(S::add(low[0][v], S::shift_left(high[0][v], 8)), 8);
-                    let second = S::shift_left(S::add(low[1][v], S::shift_left(high[1][v], 8)), 8);
-                    S::store(out.add(x + v * S::LANES), S::pack_high_halves(first, second));
+                    let first = s.shift_left(s.add(low[0][v], s.shift_left(high[0][v], 8)), 8);
+                    let second = s.shift_left(s.add(low[1][v], s.shift_left(high[1][v], 8)), 8);
+                    s.store(out.add(x + v * S::LANES), s.pack_high_halves(first, second));
                 }
             }
         }
@@ -107,6 +108,7 @@ impl<T: Sample> RowsPass<S, T> for ByteDotRows {
 /// See [`RowsPass::convolve`].
 #[inline(always)]
 unsafe fn convolve_pairs<T: Sample, const V: usize>(
+    s: S,
     run: &SampleRun,
     sources: [*const T; 2],
     rows: [*mut u32; 2],
@@ -126,7 +128,7 @@ unsafe fn convolve_pairs<T: Sample, const V: usize>(
         }
     }
     const { assert!(2 * V * S::LANES <= OUT_SLACK && (V + 1) * S::LANES <= ROW_SLACK / 2 && 64 <= ROW_SLACK) };
-    // SAFETY: the caller guarantees the instruction set, that the sources hold the run's samples, and that `out` holds
+    // SAFETY: the caller guarantees that the sources hold the run's samples, and that `out` holds
     // `width` words and OUT_SLACK more, of which vectors write less than 2 * V * LANES. Each of `rows` holds `row_words`
     // words. The first half of them are a 16-bit sample for each column and for the halo that the taps read beyond, and
     // ROW_SLACK elements, of which 64 are read. The other half are as many samples as pairs, and ROW_SLACK / 2 words,
@@ -138,10 +140,10 @@ unsafe fn convolve_pairs<T: Sample, const V: usize>(
             let biased = |sample: T| sample.widen(run) as u16 ^ BIAS;
             SourceRow::new(run, source).replicate_edges(samples, 0, biased, |sample| biased(sample.read_unaligned()));
             for (i, first) in (0..row_words - ROW_SLACK).step_by(2 * lanes).enumerate() {
-                S::store(stream.add(i * lanes), S::gather_pairs(row.cast::<u16>().add(first), &in_pair));
+                s.store(stream.add(i * lanes), s.gather_pairs(row.cast::<u16>().add(first), &in_pair));
             }
         }
-        let rounding = S::splat(1 << 15);
+        let rounding = s.splat(1 << 15);
         for x in (0..width / 2).step_by(V * lanes) {
             // Of the first and of the second pixel of each pair, by row.
             let (mut first, mut second) = ([[rounding; V]; 2], [[rounding; V]; 2]);
@@ -150,31 +152,31 @@ unsafe fn convolve_pairs<T: Sample, const V: usize>(
                     let centre = taps.radius[0] + k;
                     for (stream, sums) in streams.iter().zip(sums) {
                         for (v, sum) in sums.iter_mut().enumerate() {
-                            let pair = S::load(stream.add(x + centre / 2 * stride + v * lanes));
-                            let sample = if centre % 2 == 0 { S::shift_left(pair, 16) } else { S::mask_high(pair) };
-                            *sum = S::add(*sum, sample);
+                            let pair = s.load(stream.add(x + centre / 2 * stride + v * lanes));
+                            let sample = if centre % 2 == 0 { s.shift_left(pair, 16) } else { s.mask_high(pair) };
+                            *sum = s.add(*sum, sample);
                         }
                     }
                 }
             }
             for (m, (&taps, &later)) in taps.rows.iter().zip(&taps.later_rows).enumerate() {
-                let (taps, later) = (S::splat(taps), S::splat(later));
+                let (taps, later) = (s.splat(taps), s.splat(later));
                 for (r, stream) in streams.iter().enumerate() {
                     let pairs = stream.add(x + m * stride);
                     for (v, (first, second)) in first[r].iter_mut().zip(&mut second[r]).enumerate() {
-                        let pair = S::load(pairs.add(v * lanes));
-                        *first = S::dot(*first, pair, taps);
-                        *second = S::dot(*second, pair, later);
+                        let pair = s.load(pairs.add(v * lanes));
+                        *first = s.dot(*first, pair, taps);
+                        *second = s.dot(*second, pair, later);
                     }
                 }
             }
             let [first, second] = [first, second].map(|[above, below]| above.into_iter().zip(below));
             for (v, ((above, below), (next_above, next_below))) in first.zip(second).enumerate() {
-                let (one, next) = (S::pack_high_halves(above, below), S::pack_high_halves(next_above, next_below));
-                let [low, high] = S::interleave(one, next, &results);
+                let (one, next) = (s.pack_high_halves(above, below), s.pack_high_halves(next_above, next_below));
+                let [low, high] = s.interleave(one, next, &results);
                 let to = out.add(2 * (x + v * lanes));
-                S::store(to, low);
-                S::store(to.add(S::LANES), high);
+                s.store(to, low);
+                s.store(to.add(S::LANES), high);
             }
         }
     }

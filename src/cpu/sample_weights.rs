@@ -58,10 +58,10 @@ impl<'a> SampleWeights<'a> {
     }
 
     /// Where weights of these rows are above 0.
-    pub fn covered_columns(&self, rows: &Range<usize>) -> CoveredColumns {
+    pub fn weighted_columns(&self, rows: &Range<usize>) -> WeightedColumns {
         let ends = [rows.start, rows.end - 1].into_iter().flat_map(|row| self.luma_rows(row));
         let (first, last) = ends.fold((usize::MAX, 0), |(first, last), y| (first.min(y), last.max(y)));
-        CoveredColumns { nodes: self.weights.node_bits(first..last + 1), cell: self.weights.cell() as usize }
+        WeightedColumns { nodes: self.weights.node_bits(first..last + 1), cell: self.weights.cell() as usize }
     }
 
     /// The weights of pixels of a row: of each the largest of the luma samples that it stands for.
@@ -146,7 +146,7 @@ impl<'a> SampleWeights<'a> {
 
 /// Where weights are above 0.
 #[derive(Clone, Copy, PartialEq)]
-pub enum Covered {
+pub enum Weighting {
     Nowhere,
     Partly,
     /// Everywhere, and they are 255.
@@ -154,27 +154,27 @@ pub enum Covered {
 }
 
 /// Where weights of some rows are above 0.
-pub struct CoveredColumns {
+pub struct WeightedColumns {
     /// The bits of the nodes around them in each column of nodes: those that any has, and those that all have.
     nodes: [Vec<u8>; 2],
     /// Luma samples from one column to the next.
     cell: usize,
 }
 
-impl CoveredColumns {
+impl WeightedColumns {
     /// Where weights of luma samples are above 0. The answer is `Partly`, too, if all are 0 or 255, but not all nodes around them.
-    pub fn of(&self, columns: Range<usize>) -> Covered {
+    pub fn of(&self, columns: Range<usize>) -> Weighting {
         if columns.is_empty() {
-            return Covered::Nowhere;
+            return Weighting::Nowhere;
         }
         let [any, all] = &self.nodes;
         let nodes = columns.start / self.cell..((columns.end - 1) / self.cell + 2).min(any.len());
         let any = any[nodes.clone()].iter().fold(0, |any, bits| any | bits);
         let all = all[nodes].iter().fold(255, |all, bits| all & bits);
         match (any, all) {
-            (0, _) => Covered::Nowhere,
-            (_, 255) => Covered::Wholly,
-            _ => Covered::Partly,
+            (0, _) => Weighting::Nowhere,
+            (_, 255) => Weighting::Wholly,
+            _ => Weighting::Partly,
         }
     }
 }

@@ -78,9 +78,15 @@ pub trait Sample: Copy + Default {
     /// sum.
     ///
     /// # Safety
-    /// The processor has the instruction set of `S`, and `to` is valid for writing `V * S::LANES` samples.
+    /// `to` is valid for writing `V * S::LANES` samples.
     /// `to` need not be aligned.
-    unsafe fn store<S: Simd, const V: usize>(to: *mut Self, sums: [S::Vector; V], right_shift: u32, left_shift: u32);
+    unsafe fn store<S: Simd, const V: usize>(
+        s: S,
+        to: *mut Self,
+        sums: [S::Vector; V],
+        right_shift: u32,
+        left_shift: u32,
+    );
 }
 
 impl Sample for u8 {
@@ -89,11 +95,11 @@ impl Sample for u8 {
         u32::from(self) << 8
     }
     #[inline(always)]
-    unsafe fn store<S: Simd, const V: usize>(to: *mut Self, sums: [S::Vector; V], _: u32, _: u32) {
+    unsafe fn store<S: Simd, const V: usize>(s: S, to: *mut Self, sums: [S::Vector; V], _: u32, _: u32) {
         for (v, sum) in sums.into_iter().enumerate() {
-            // SAFETY: the caller runs on a processor with the instruction set of `S`, and `to` takes `V * LANES` bytes, of
+            // SAFETY: `to` takes `V * LANES` bytes, of
             // which vector `v < V` writes those from `v * LANES` to `(v + 1) * LANES`.
-            unsafe { S::store_low8(to.add(v * S::LANES), S::shift_right(sum, 24)) };
+            unsafe { s.store_low8(to.add(v * S::LANES), s.shift_right(sum, 24)) };
         }
     }
 }
@@ -104,12 +110,18 @@ impl Sample for u16 {
         (u32::from(self) << run.left_shift) & run.mask
     }
     #[inline(always)]
-    unsafe fn store<S: Simd, const V: usize>(to: *mut Self, sums: [S::Vector; V], right_shift: u32, left_shift: u32) {
+    unsafe fn store<S: Simd, const V: usize>(
+        s: S,
+        to: *mut Self,
+        sums: [S::Vector; V],
+        right_shift: u32,
+        left_shift: u32,
+    ) {
         for (v, sum) in sums.into_iter().enumerate() {
-            // SAFETY: the caller runs on a processor with the instruction set of `S`, and `to` takes `V * LANES`
+            // SAFETY: `to` takes `V * LANES`
             // samples, of which vector `v < V` writes those from `v * LANES` to `(v + 1) * LANES`.
             unsafe {
-                S::store_low16(to.add(v * S::LANES), S::shift_left(S::shift_right(sum, right_shift), left_shift));
+                s.store_low16(to.add(v * S::LANES), s.shift_left(s.shift_right(sum, right_shift), left_shift));
             };
         }
     }

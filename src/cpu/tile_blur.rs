@@ -67,17 +67,21 @@ pub fn scratch_words(tile: &Tile) -> usize {
 /// Blurs the tile's region with the vector operations of `S`, `V` vectors at a time.
 ///
 /// # Safety
-/// The processor has the instruction set of `S`. The tile's source is valid for reading every row of the
+/// The tile's source is valid for reading every row of the
 /// plane, and its destination for writing the region. `scratch` was reserved for [`scratch_words`] of the tile.
 /// No other thread accesses the region of the destination.
 #[inline(always)]
-pub unsafe fn blur<S: Simd, R: RowsPass<S, u8> + RowsPass<S, u16>, const V: usize>(tile: &Tile, scratch: &mut Scratch) {
-    // SAFETY: the caller guarantees the instruction set, valid planes, reserved scratch memory and exclusive access to
+pub unsafe fn blur<S: Simd, R: RowsPass<S, u8> + RowsPass<S, u16>, const V: usize>(
+    s: S,
+    tile: &Tile,
+    scratch: &mut Scratch,
+) {
+    // SAFETY: the caller guarantees valid planes, reserved scratch memory and exclusive access to
     // the region; `u8` and `u16` are the types of samples of 1 and of 2 bytes.
     unsafe {
         match tile.layout.sample_bytes() {
-            1 => blur_samples::<S, u8, R, V>(tile, scratch),
-            _ => blur_samples::<S, u16, R, V>(tile, scratch),
+            1 => blur_samples::<S, u8, R, V>(s, tile, scratch),
+            _ => blur_samples::<S, u16, R, V>(s, tile, scratch),
         }
     }
 }
@@ -87,7 +91,11 @@ pub unsafe fn blur<S: Simd, R: RowsPass<S, u8> + RowsPass<S, u16>, const V: usiz
 /// # Safety
 /// The conditions of [`blur`] hold, and `T` is the type of the plane's samples.
 #[inline(always)]
-unsafe fn blur_samples<S: Simd, T: Sample, R: RowsPass<S, T>, const V: usize>(tile: &Tile, scratch: &mut Scratch) {
+unsafe fn blur_samples<S: Simd, T: Sample, R: RowsPass<S, T>, const V: usize>(
+    s: S,
+    tile: &Tile,
+    scratch: &mut Scratch,
+) {
     let SampleRect { y: top, height, .. } = tile.region;
     let scratch_layout = ScratchLayout::new(tile);
     let ScratchLayout { row_words, width, pair_words, pairs, temp_words } = scratch_layout;
@@ -122,9 +130,9 @@ unsafe fn blur_samples<S: Simd, T: Sample, R: RowsPass<S, T>, const V: usize>(ti
                         sources =
                             [0, 1].map(|i| unpack_1010102(&run, sources[i].cast(), unpacked[i], temp_words).cast());
                     }
-                    R::convolve::<V>(&run, sources, rows, row_words, ring_pair(filled), width);
+                    R::convolve::<V>(s, &run, sources, rows, row_words, ring_pair(filled), width);
                     if let (Some(run), SampleLayout::Yuv422 { luma }) = (tile.chroma_run(), tile.layout.sample_layout) {
-                        R::convolve::<V>(&run, sources, rows, row_words, temp, width);
+                        R::convolve::<V>(s, &run, sources, rows, row_words, temp, width);
                         // Luma and chroma samples alternate: one of two adjacent words is chroma.
                         let luma_mask = if luma == 0 { 0xffff_ffff_u64.to_le() } else { 0xffff_ffff_u64.to_be() };
                         let words = std::slice::from_raw_parts_mut(ring_pair(filled).cast::<u64>(), width / 2);
@@ -139,7 +147,7 @@ unsafe fn blur_samples<S: Simd, T: Sample, R: RowsPass<S, T>, const V: usize>(ti
         let block_rows = BLOCK_ROWS.min(height - block);
         // SAFETY: the loop above has filled the ring buffer with all row pairs of the block; the block's rows are in
         // the region, which the caller guarantees is writable and accessed by no other thread.
-        unsafe { columns_pass::<S, T, V>(tile, ring, &scratch_layout, first_pair, top + block, block_rows) };
+        unsafe { columns_pass::<S, T, V>(s, tile, ring, &scratch_layout, first_pair, top + block, block_rows) };
     }
 }
 
@@ -183,6 +191,7 @@ pub fn pack_1010102(sums: [u16; 4]) -> u32 {
 /// `y` on are in the tile's region.
 #[inline(always)]
 unsafe fn columns_pass<S: Simd, T: Sample, const V: usize>(
+    s: S,
     tile: &Tile,
     ring: *const u32,
     scratch_layout: &ScratchLayout,
@@ -202,28 +211,28 @@ unsafe fn columns_pass<S: Simd, T: Sample, const V: usize>(
     let ring_word =
         |j: usize, x: usize| ring.wrapping_add((head + j) % scratch_layout.pairs * scratch_layout.pair_words + x);
     for x in (0..tile.region.width).step_by(block) {
-        // SAFETY: the caller guarantees the instruction set. `ring_word` and the loop over pairs stay in the ring
+        // SAFETY: `ring_word` and the loop over pairs stay in the ring
         // buffer, whose pairs are whole vector blocks. Output columns end with the region; the last, partial block is
         // copied from `block_samples`.
         unsafe {
-            let mut sums = [[S::load(initial.as_ptr()); V]; BLOCK_ROWS];
+            let mut sums = [[s.load(initial.as_ptr()); V]; BLOCK_ROWS];
             if taps.centre_wraps[1] {
                 for (n, sums) in sums.iter_mut().enumerate() {
                     let row = taps.radius[1] + n;
                     for (v, sum) in sums.iter_mut().enumerate() {
-                        let pair = S::load(ring_word(row / 2, x + v * S::LANES));
-                        let centre = if row.is_multiple_of(2) { S::shift_left(pair, 16) } else { S::mask_high(pair) };
-                        *sum = S::add(*sum, centre);
+                        let pair = s.load(ring_word(row / 2, x + v * S::LANES));
+                        let centre = if row.is_multiple_of(2) { s.shift_left(pair, 16) } else { s.mask_high(pair) };
+                        *sum = s.add(*sum, centre);
                     }
                 }
             }
             let mut accumulate = |j: usize, pair: *const u32| {
-                let samples: [S::Vector; V] = std::array::from_fn(|v| S::load(pair.add(v * S::LANES)));
+                let samples: [S::Vector; V] = std::array::from_fn(|v| s.load(pair.add(v * S::LANES)));
                 let taps = taps.columns.as_ptr().add(j * BLOCK_ROWS);
                 for (n, sums) in sums.iter_mut().enumerate() {
-                    let weight = S::splat(*taps.add(n));
+                    let weight = s.splat(*taps.add(n));
                     for (sum, samples) in sums.iter_mut().zip(samples) {
-                        *sum = S::dot(*sum, samples, weight);
+                        *sum = s.dot(*sum, samples, weight);
                     }
                 }
             };
@@ -242,7 +251,7 @@ unsafe fn columns_pass<S: Simd, T: Sample, const V: usize>(
                 let mut block_samples = [T::default(); BLOCK_MAX];
                 let samples = (tile.region.width - x).min(block);
                 if is_packed {
-                    T::store::<S, V>(block_samples.as_mut_ptr(), *sums, 16, 0);
+                    T::store(s, block_samples.as_mut_ptr(), *sums, 16, 0);
                     let out = row.cast::<u32>().add((tile.region.x + x) / 4);
                     for pixel in 0..samples / 4 {
                         let four = block_samples.as_ptr().cast::<[u16; 4]>().add(pixel).read_unaligned();
@@ -252,12 +261,7 @@ unsafe fn columns_pass<S: Simd, T: Sample, const V: usize>(
                 }
                 let out = row.cast::<T>().add(tile.region.x + x);
                 let is_full = samples == block;
-                T::store::<S, V>(
-                    if is_full { out } else { block_samples.as_mut_ptr() },
-                    *sums,
-                    right_shift,
-                    left_shift,
-                );
+                T::store(s, if is_full { out } else { block_samples.as_mut_ptr() }, *sums, right_shift, left_shift);
                 if !is_full {
                     out.cast::<u8>().copy_from(block_samples.as_ptr().cast(), samples * size_of::<T>());
                 }

@@ -5,7 +5,7 @@
 use std::ops::Range;
 
 use super::cells::CellLines;
-use super::sample_weights::{Covered, SampleWeights, WeightBuffers};
+use super::sample_weights::{SampleWeights, WeightBuffers, Weighting};
 use crate::filter::frame::PlaneLayout;
 use crate::filter::inpainting::CellPyramid;
 use crate::filter::operation::Pattern;
@@ -49,7 +49,7 @@ type LayerRow = (Vec<u8>, Option<u32>);
 /// Pixels side by side that are mixed, copied or kept together.
 struct Run {
     pixels: Range<usize>,
-    covered: Covered,
+    covered: Weighting,
     /// Indices of the rectangles that they are in, among those of the row.
     rects: Range<usize>,
 }
@@ -74,14 +74,14 @@ impl Write<'_> {
     #[inline(always)]
     pub unsafe fn execute(&self, rows: Range<usize>) {
         if let Some(mixing) = &self.mixing {
-            // SAFETY: the caller promises it.
+            // SAFETY: the caller guarantees the planes and the cells of these rows, and exclusive access to the rows that are written.
             return unsafe { self.mix(mixing, rows) };
         }
         let mut of_layers: Vec<LayerRow> = self.layers.iter().map(|_| LayerRow::default()).collect();
         for y in rows {
-            // SAFETY: the plane holds the row, which nobody else accesses, as the caller promises.
+            // SAFETY: the plane holds the row, which nobody else accesses, as the caller guarantees.
             let to = unsafe { std::slice::from_raw_parts_mut(self.to.row(y), self.layout.row_bytes()) };
-            // SAFETY: the caller promises it.
+            // SAFETY: the planes and the cells hold row `y` of what covers it, which nobody writes, as the caller guarantees.
             unsafe { self.cover_row(y, &mut of_layers, to) };
         }
     }
@@ -97,13 +97,13 @@ impl Write<'_> {
                 let ranges = self.layout.byte_ranges(rect.x(), rect.right()).into_iter().map(|[from, to]| from..to);
                 if let Samples::Plane(plane) = samples {
                     for bytes in ranges.filter(|bytes| !bytes.is_empty()) {
-                        // SAFETY: the plane holds these bytes of the row, which nobody writes, as the caller promises.
+                        // SAFETY: the plane holds these bytes of the row, which nobody writes, as the caller guarantees.
                         let from = unsafe { std::slice::from_raw_parts(plane.row(y).add(bytes.start), bytes.len()) };
                         to[bytes].copy_from_slice(from);
                     }
                     continue;
                 }
-                // SAFETY: the caller promises it.
+                // SAFETY: the cells of the layer are in its memory, and nobody writes them, as the caller guarantees.
                 unsafe { self.compose(samples, rects, y, row) };
                 ranges.for_each(|bytes| to[bytes.clone()].copy_from_slice(&row.0[bytes]));
             }
@@ -131,7 +131,7 @@ impl Write<'_> {
                 *cells = Some(cell_row);
                 row.resize(bytes, 0);
                 for pyramid in *grids {
-                    // SAFETY: the caller promises it.
+                    // SAFETY: `memory` holds the words of `pyramid`, of which `cell_row` is a row, and nobody writes them, as the caller guarantees.
                     unsafe { self.compose_cells(pyramid, *memory, cell_row, row) };
                 }
             }
@@ -143,7 +143,7 @@ impl Write<'_> {
                 let [start, end] = [pixels.start, pixels.end].map(|x| x * self.layout.pixel_bytes());
                 let mut lines = CellLines::default();
                 lines.pixels = pixels.clone();
-                // SAFETY: the caller promises it.
+                // SAFETY: `memory` holds the words of `grids`, which nobody writes, as the caller guarantees.
                 unsafe { lines.estimate((grids, *memory), &self.layout, y, pixels, &mut row[start..end]) };
             }
             Samples::Plane(_) => unreachable!("planes have their rows"),
@@ -159,7 +159,7 @@ impl Write<'_> {
         let (layout, CellPyramid { grid, first_word, .. }) = (&self.layout, pyramid);
         let (across, channels) = (grid.cells[0], grid.channels.len());
         let first = first_word + (cell_row * across) as usize * channels;
-        // SAFETY: the caller promises it.
+        // SAFETY: `memory` holds the words of the pyramid, of which these are a row of its first level, and nobody writes them, as the caller guarantees.
         let means = unsafe { std::slice::from_raw_parts(memory.add(first), across as usize * channels) };
         for (cell, means) in (0..across).zip(means.chunks_exact(channels)) {
             let samples = grid.samples(0, cell);
@@ -197,47 +197,47 @@ impl Write<'_> {
             if of_row != rects {
                 rects.clone_from(&of_row);
                 runs = self.runs(mixing, &rects, &rows);
-                let covered = runs.iter().filter(|run| run.covered != Covered::Nowhere).map(|run| run.pixels.clone());
+                let covered = runs.iter().filter(|run| run.covered != Weighting::Nowhere).map(|run| run.pixels.clone());
                 lines = CellLines::default();
                 lines.pixels = covered.reduce(|a, b| a.start.min(b.start)..a.end.max(b.end)).unwrap_or_default();
             }
             // Layers that are no single plane, and no estimates, are put together first.
             if !matches!(self.layers[..], [(Samples::Plane(_) | Samples::Estimates(..), _)]) && !runs.is_empty() {
                 composed.resize(layout.row_bytes(), 0);
-                // SAFETY: the caller promises it.
+                // SAFETY: the planes and the cells hold row `y` of what covers it, which nobody writes, as the caller guarantees.
                 unsafe { self.cover_row(y, &mut of_layers, &mut composed) };
             }
             for Run { pixels, covered, rects: of_run } in &runs {
                 let bytes = pixels.start * layout.pixel_bytes()..pixels.end * layout.pixel_bytes();
-                // SAFETY: the plane holds the row, which nobody else accesses, as the caller promises.
+                // SAFETY: the plane holds the row, which nobody else accesses, as the caller guarantees.
                 let to = unsafe { std::slice::from_raw_parts_mut(self.to.row(y).add(bytes.start), bytes.len()) };
-                // SAFETY: the planes hold the row, which nobody writes, as the caller promises.
+                // SAFETY: the planes hold the row, which nobody writes, as the caller guarantees.
                 let row = |plane: &HostPlane| unsafe {
                     std::slice::from_raw_parts(plane.row(y).add(bytes.start), bytes.len())
                 };
                 if let Some(beside) = &mixing.beside
-                    && *covered != Covered::Wholly
+                    && *covered != Weighting::Wholly
                 {
                     to.copy_from_slice(row(beside));
                 }
-                if *covered == Covered::Nowhere {
+                if *covered == Weighting::Nowhere {
                     continue;
                 }
                 let cover = match &self.layers[..] {
                     [(Samples::Plane(plane), _)] => row(plane),
                     [(Samples::Estimates(grids, memory), _)] => {
                         composed.resize(bytes.len(), 0);
-                        let to = if *covered == Covered::Wholly { &mut *to } else { &mut composed[..] };
-                        // SAFETY: nobody writes the cells, as the caller promises.
+                        let to = if *covered == Weighting::Wholly { &mut *to } else { &mut composed[..] };
+                        // SAFETY: nobody writes the cells, as the caller guarantees.
                         unsafe { lines.estimate((grids, *memory), &layout, y, pixels.clone(), to) };
-                        if *covered == Covered::Wholly {
+                        if *covered == Weighting::Wholly {
                             continue;
                         }
                         &composed[..]
                     }
                     _ => &composed[bytes.clone()],
                 };
-                if *covered == Covered::Wholly {
+                if *covered == Weighting::Wholly {
                     to.copy_from_slice(cover);
                     continue;
                 }
@@ -268,7 +268,7 @@ impl Write<'_> {
         // Mixing clears padding bits, which a copy of the cover would keep.
         let is_exact = layout.depth == 8 || matches!(self.layers[..], [(Samples::Estimates(..), _)]);
         let is_copied = is_exact && mixing.passthrough_mask == 0;
-        let covered = weights.covered_columns(rows);
+        let covered = weights.weighted_columns(rows);
         let mut runs: Vec<Run> = Vec::new();
         // Rectangles of packed 4:2:2 may share a pair.
         let together = if layout.is_packed_422() { rects.len().max(1) } else { 1 };
@@ -281,7 +281,7 @@ impl Write<'_> {
                 let columns = weights.columns(&pixels);
                 let is_in = |rect: &Rect| rect.x() as usize <= columns.start && columns.end <= rect.right() as usize;
                 let covered = match covered.of(weights.luma_columns(&columns)) {
-                    Covered::Wholly if !is_copied || !rects[of_run.clone()].iter().any(is_in) => Covered::Partly,
+                    Weighting::Wholly if !is_copied || !rects[of_run.clone()].iter().any(is_in) => Weighting::Partly,
                     covered => covered,
                 };
                 match runs.last_mut() {

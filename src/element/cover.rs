@@ -12,8 +12,8 @@ use crate::filter::mosaic::{self, MosaicRegion};
 use crate::filter::plan::{Options, Selection};
 use crate::filter::regions::{Area, Rect, Region, disjoint, strength_sigma};
 use crate::filter::weights::{Shape, Weights};
-use crate::regions::covered::{self, Covered, CoveredPart};
 use crate::regions::frame_regions::{FrameRegion, FrameRegions, Origin};
+use crate::regions::hidden::{self, CoveredPart, Hidden};
 use crate::regions::tracks::Evidence;
 
 /// What is covered in a frame, for the engine, for the statistics and for the message about the frame.
@@ -46,15 +46,15 @@ impl FrameCover {
         let FrameRegions { action, regions, is_missing, is_lost, .. } = found;
         let (rules, size) = (settings.rules(), format.picture_size);
         let has_shape = regions.iter().any(|region| region.outline.shape != Shape::Box);
-        let covered = || Covered::new(&rules, action, &regions, size);
+        let covered = || Hidden::new(&rules, action, &regions, size);
         let leaves_out = has_shape && rules.shows_regions && settings.cover == CoverKind::Blur;
         let (covered, excluded) = if leaves_out {
-            let excluded = || Some(Weights::excluded(size, &covered::outlines(&regions), options.params.sigma()));
+            let excluded = || Some(Weights::excluded(size, &hidden::outlines(&regions), options.params.sigma()));
             engine::join(covered, excluded)
         } else {
             (covered(), None)
         };
-        let Covered { part, regions: covered, weights } = covered;
+        let Hidden { part, regions: covered, weights } = covered;
         let mut hidden: Vec<Rect> = covered.iter().map(|region| region.rect).collect();
         let (mut unchanged, mut is_joined) = (Selection::NONE, false);
         let hide = match settings.cover {

@@ -126,7 +126,7 @@ impl Hide {
 }
 
 /// What covers a field of a plane.
-struct Covered {
+struct FieldCover {
     plane: usize,
     field: Field,
     layers: Vec<Layer>,
@@ -135,21 +135,21 @@ struct Covered {
 
 /// What covers the fields of a frame.
 #[derive(Default)]
-struct Fields(Vec<Covered>);
+struct Fields(Vec<FieldCover>);
 
 impl Fields {
     /// The entry of a field of a plane, added if there is none.
-    fn of(&mut self, plane: usize, field: Field) -> &mut Covered {
+    fn of(&mut self, plane: usize, field: Field) -> &mut FieldCover {
         let index = self.0.iter().position(|covered| covered.plane == plane && covered.field == field);
         let index = index.unwrap_or_else(|| {
-            self.0.push(Covered { plane, field, layers: Vec::new(), grids: Vec::new() });
+            self.0.push(FieldCover { plane, field, layers: Vec::new(), grids: Vec::new() });
             self.0.len() - 1
         });
         &mut self.0[index]
     }
 }
 
-impl Covered {
+impl FieldCover {
     /// Adds a rectangle, to the last layer if that has the same samples.
     fn add(&mut self, samples: CoverSamples, rect: Rect) {
         match self.layers.last_mut() {
@@ -202,7 +202,7 @@ impl Plan {
                 }
             }
         }
-        for Covered { plane, field, layers, grids } in fields.0 {
+        for FieldCover { plane, field, layers, grids } in fields.0 {
             let layout = &layouts[plane];
             let passthrough_mask = cover.planes().passthrough_mask(layout);
             let placement = picture.placement(plane, &field);

@@ -254,8 +254,8 @@ fn region_of(area: Area, object: Area, rules: &Rules, size: (u32, u32)) -> Optio
 
 #[cfg(test)]
 mod tests {
-    use super::super::covered::Covered;
     use super::super::detection::Labels;
+    use super::super::hidden::Hidden;
     use super::super::rules::MAX_DETECTIONS;
     use super::super::rules::tests::default_rules;
     use super::super::tracks::Holding;
@@ -332,7 +332,7 @@ mod tests {
                 assert!(entered.found.detections.len() <= MAX_DETECTIONS + 64, "{what}");
                 tracker.observe(&rules, at(frame, &mut entered));
                 let found = tracker.resolve(&rules, &entered);
-                let covered = Covered::new(&rules, found.action, &found.regions, SIZE);
+                let covered = Hidden::new(&rules, found.action, &found.regions, SIZE);
                 let is_covered = |[x, y]: [f64; 2]| {
                     let [x, y] = [x.clamp(0.0, 639.0) as u32, y.clamp(0.0, 479.0) as u32];
                     let mut row = [255; 640];

@@ -3,9 +3,9 @@
 //! `frame_regions` turns tracks and zones into the regions of a frame by `rules`, and `covered` says what of the frame they cover.
 
 pub mod clock;
-pub mod covered;
 pub mod detection;
 pub mod frame_regions;
+pub mod hidden;
 pub mod masks;
 pub mod on_missing;
 pub mod rules;

@@ -11,21 +11,22 @@ use crate::filter::wide::PHASE_TAPS;
 /// `out + p * pitch`.
 ///
 /// # Safety
-/// The processor has the instruction set of `S`. Each row is valid for reading `readable` elements, `samples` at least, and each
+/// Each row is valid for reading `readable` elements, `samples` at least, and each
 /// row of `out`, `pitch` elements long, for writing two vectors more than `samples`.
 #[inline(always)]
 pub unsafe fn columns_up<S: Simd>(
+    s: S,
     phases: &[PhaseTaps],
     rows: [*const u16; PHASE_TAPS],
     [samples, readable]: [usize; 2],
     out: *mut u16,
     pitch: usize,
 ) {
-    // SAFETY: the caller guarantees the instruction set, the rows and the output.
+    // SAFETY: the caller guarantees the rows and the output.
     unsafe {
         match phases.len() {
-            2 => phases_up::<S, 2>(phases, rows, [samples, readable], out, pitch),
-            _ => phases_up::<S, 4>(phases, rows, [samples, readable], out, pitch),
+            2 => phases_up::<S, 2>(s, phases, rows, [samples, readable], out, pitch),
+            _ => phases_up::<S, 4>(s, phases, rows, [samples, readable], out, pitch),
         }
     }
 }
@@ -36,16 +37,17 @@ pub unsafe fn columns_up<S: Simd>(
 /// See [`columns_up`]; there are FACTOR phases.
 #[inline(always)]
 unsafe fn phases_up<S: Simd, const FACTOR: usize>(
+    s: S,
     phases: &[PhaseTaps],
     rows: [*const u16; PHASE_TAPS],
     [samples, readable]: [usize; 2],
     out: *mut u16,
     pitch: usize,
 ) {
-    // SAFETY: the caller guarantees the instruction set, the rows and the output. Whole vectors of the rows are read; the
+    // SAFETY: the caller guarantees the rows and the output. Whole vectors of the rows are read; the
     // last, partial one is read from `partial`.
     unsafe {
-        let taps = rows_up::splat_taps::<S, FACTOR>(phases);
+        let taps = rows_up::splat_taps::<S, FACTOR>(s, phases);
         let count = 2 * S::LANES;
         let vectors = samples.next_multiple_of(count);
         let whole = if vectors <= readable { vectors } else { samples / count * count };
@@ -54,7 +56,7 @@ unsafe fn phases_up<S: Simd, const FACTOR: usize>(
             for row in &mut here {
                 *row = row.add(x);
             }
-            phases_of_columns::<S, FACTOR>(&taps, here, out.add(x), pitch);
+            phases_of_columns(s, &taps, here, out.add(x), pitch);
         }
         if whole < samples {
             let mut partial = [[0_u16; 32]; PHASE_TAPS];
@@ -63,7 +65,7 @@ unsafe fn phases_up<S: Simd, const FACTOR: usize>(
                 partial.as_mut_ptr().cast::<u8>().copy_from(row.add(whole).cast(), 2 * (samples - whole));
                 *row = partial.as_ptr();
             }
-            phases_of_columns::<S, FACTOR>(&taps, here, out.add(whole), pitch);
+            phases_of_columns(s, &taps, here, out.add(whole), pitch);
         }
     }
 }
@@ -71,32 +73,33 @@ unsafe fn phases_up<S: Simd, const FACTOR: usize>(
 /// The elements of each phase for the `2 * LANES` columns at these addresses.
 ///
 /// # Safety
-/// The processor has the instruction set of `S`. Each row is valid for reading these columns, and `out` for writing them in rows
+/// Each row is valid for reading these columns, and `out` for writing them in rows
 /// `pitch` elements apart.
 #[inline(always)]
 unsafe fn phases_of_columns<S: Simd, const FACTOR: usize>(
+    s: S,
     taps: &[[S::Vector; 4]; FACTOR],
     rows: [*const u16; PHASE_TAPS],
     out: *mut u16,
     pitch: usize,
 ) {
-    // SAFETY: the caller guarantees the instruction set, the rows and the output.
+    // SAFETY: the caller guarantees the rows and the output.
     unsafe {
-        let (bias, rounding) = (S::splat(PAIR_BIAS), S::splat(1 << 15));
+        let (bias, rounding) = (s.splat(PAIR_BIAS), s.splat(1 << 15));
         let mut words = [bias; PHASE_TAPS];
         for (word, row) in words.iter_mut().zip(rows) {
-            *word = S::xor(S::load(row.cast()), bias);
+            *word = s.xor(s.load(row.cast()), bias);
         }
         let mut pairs = [[bias; 5]; 2];
         for (i, k) in PAIRS.into_iter().enumerate() {
-            let halves = S::pair_halves(words[k], words[k + 1]);
+            let halves = s.pair_halves(words[k], words[k + 1]);
             pairs[0][i] = halves[0];
             pairs[1][i] = halves[1];
         }
-        let low = rows_up::dots::<S, FACTOR>(taps, rounding, pairs[0]);
-        let high = rows_up::dots::<S, FACTOR>(taps, rounding, pairs[1]);
+        let low = rows_up::dots(s, taps, rounding, pairs[0]);
+        let high = rows_up::dots(s, taps, rounding, pairs[1]);
         for p in 0..FACTOR {
-            S::store(out.add(p * pitch).cast(), S::join_high_halves([low[p], high[p]]));
+            s.store(out.add(p * pitch).cast(), s.join_high_halves([low[p], high[p]]));
         }
     }
 }
@@ -105,16 +108,17 @@ unsafe fn phases_of_columns<S: Simd, const FACTOR: usize>(
 /// which the last vector may go beyond `samples`. They start with `initial` for the columns from an index on.
 ///
 /// # Safety
-/// The processor has the instruction set of `S`. Each row is valid for reading `samples` elements.
+/// Each row is valid for reading `samples` elements.
 #[inline(always)]
 pub unsafe fn sum_columns<S: Simd>(
+    s: S,
     phases: &[PhaseTaps],
     rows: [*const u16; PHASE_TAPS],
     samples: usize,
     initial: impl Fn(usize) -> S::Vector,
     write: impl Fn(usize, usize, S::Vector),
 ) {
-    // SAFETY: the caller guarantees the instruction set and the rows, of which whole vectors are read; the last, partial one
+    // SAFETY: the caller guarantees the rows, of which whole vectors are read; the last, partial one
     // is read from `partial`.
     unsafe {
         let mut partial = [[0_u16; 16]; PHASE_TAPS];
@@ -128,12 +132,12 @@ pub unsafe fn sum_columns<S: Simd>(
                 }
             }
             if phases.len() == 2 {
-                let taps = rows_up::splat_taps::<S, 2>(phases);
-                let sums = column_sums::<S, 2>(&taps, here, initial(x));
+                let taps = rows_up::splat_taps::<S, 2>(s, phases);
+                let sums = column_sums(s, &taps, here, initial(x));
                 sums.into_iter().enumerate().for_each(|(p, sum)| write(p, x, sum));
             } else {
-                let taps = rows_up::splat_taps::<S, 4>(phases);
-                let sums = column_sums::<S, 4>(&taps, here, initial(x));
+                let taps = rows_up::splat_taps::<S, 4>(s, phases);
+                let sums = column_sums(s, &taps, here, initial(x));
                 sums.into_iter().enumerate().for_each(|(p, sum)| write(p, x, sum));
             }
         }
@@ -143,24 +147,25 @@ pub unsafe fn sum_columns<S: Simd>(
 /// The sums of each phase for the columns at these addresses.
 ///
 /// # Safety
-/// The processor has the instruction set of `S`. Each row is valid for reading a vector of elements.
+/// Each row is valid for reading a vector of elements.
 #[inline(always)]
 unsafe fn column_sums<S: Simd, const FACTOR: usize>(
+    s: S,
     taps: &[[S::Vector; 4]; FACTOR],
     rows: [*const u16; PHASE_TAPS],
     initial: S::Vector,
 ) -> [S::Vector; FACTOR] {
-    // SAFETY: the caller guarantees the instruction set and the rows.
+    // SAFETY: the caller guarantees the rows.
     unsafe {
-        let bias = S::splat(PAIR_BIAS);
+        let bias = s.splat(PAIR_BIAS);
         let mut words = [bias; PHASE_TAPS];
         for (word, row) in words.iter_mut().zip(rows) {
-            *word = S::load16(row);
+            *word = s.load16(row);
         }
         let mut pairs = [bias; 5];
         for (pair, k) in pairs.iter_mut().zip(PAIRS) {
-            *pair = S::xor(S::pack_low_halves(words[k], words[k + 1]), bias);
+            *pair = s.xor(s.pack_low_halves(words[k], words[k + 1]), bias);
         }
-        rows_up::dots::<S, FACTOR>(taps, initial, pairs)
+        rows_up::dots(s, taps, initial, pairs)
     }
 }

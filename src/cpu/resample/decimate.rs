@@ -83,12 +83,13 @@ impl Decimation {
     /// Computes a block of rows of the small plane, `V` vectors at a time.
     ///
     /// # Safety
-    /// The processor has the instruction set of `S`. The planes hold the rows of the resampling's views. `scratch` was
+    /// The planes hold the rows of the resampling's views. `scratch` was
     /// reserved for [`Decimation::scratch_words`]. No other thread writes the source, or accesses the rows of the block in
     /// the destination.
     #[inline(always)]
     pub unsafe fn execute<S: Simd, R: RowsDown<S>, const V: usize>(
         &self,
+        s: S,
         small_rows: Range<usize>,
         scratch: &mut Scratch,
     ) {
@@ -121,7 +122,7 @@ impl Decimation {
                         ring_pair(filled - 1).copy_to(ring_pair(filled), pair_words);
                     } else {
                         let [rows, next] = [filled, filled + 1].map(|j| source_rows(j).map(|y| self.source.row(y)));
-                        R::decimate::<V>(pass, &order, rows, next, words, ring_pair(filled));
+                        R::decimate::<V>(s, pass, &order, rows, next, words, ring_pair(filled));
                     }
                 }
                 filled += 1;
@@ -138,7 +139,7 @@ impl Decimation {
                     }
                 } else {
                     let out = [y, y + 1].map(|y| self.destination.row(y).cast::<u16>());
-                    columns_down::<S, V>(&self.column_pairs, |m| ring_pair(first + m), &out[..rows], samples);
+                    columns_down::<S, V>(s, &self.column_pairs, |m| ring_pair(first + m), &out[..rows], samples);
                 }
             }
         }
@@ -148,10 +149,11 @@ impl Decimation {
 /// The columns step: one or two rows of the small plane from the row pairs at `pair(0)`, `pair(1)` and so on, by these taps.
 ///
 /// # Safety
-/// The processor has the instruction set of `S`. Pairs are valid for reading `samples` words rounded up to whole blocks of
+/// Pairs are valid for reading `samples` words rounded up to whole blocks of
 /// vectors, and each of `out` for writing `samples` elements.
 #[inline(always)]
 unsafe fn columns_down<S: Simd, const V: usize>(
+    s: S,
     taps: &[[u32; 2]],
     pair: impl Fn(usize) -> *mut u32,
     out: &[*mut u16],
@@ -163,19 +165,19 @@ unsafe fn columns_down<S: Simd, const V: usize>(
     let pairs = &mut pairs[..taps.len()];
     pairs.iter_mut().enumerate().for_each(|(m, address)| *address = pair(m));
     for x in (0..samples).step_by(block) {
-        // SAFETY: the caller guarantees the instruction set, the pairs, and the output; a partial block is written to
+        // SAFETY: the caller guarantees the pairs, and the output; a partial block is written to
         // `partial` first.
         unsafe {
             // 2³¹ removes the bias.
-            let initial = S::splat(1 << 31 | 1 << 15);
+            let initial = s.splat(1 << 31 | 1 << 15);
             let mut sums = [[initial; V]; 2];
             for (pair, taps) in pairs.iter().zip(taps) {
-                let taps = [S::splat(taps[0]), S::splat(taps[1])];
+                let taps = [s.splat(taps[0]), s.splat(taps[1])];
                 let [above, below] = &mut sums;
                 for (v, (above, below)) in above.iter_mut().zip(below).enumerate() {
-                    let words = S::load(pair.add(x + v * S::LANES));
-                    *above = S::dot(*above, words, taps[0]);
-                    *below = S::dot(*below, words, taps[1]);
+                    let words = s.load(pair.add(x + v * S::LANES));
+                    *above = s.dot(*above, words, taps[0]);
+                    *below = s.dot(*below, words, taps[1]);
                 }
             }
             for (out, sums) in out.iter().zip(sums) {
@@ -183,7 +185,7 @@ unsafe fn columns_down<S: Simd, const V: usize>(
                 let is_full = samples - x >= block;
                 let to = if is_full { out.add(x) } else { partial.as_mut_ptr() };
                 for (v, sum) in sums.into_iter().enumerate() {
-                    S::store_low16(to.add(v * S::LANES), S::shift_right(sum, 16));
+                    s.store_low16(to.add(v * S::LANES), s.shift_right(sum, 16));
                 }
                 if !is_full {
                     out.add(x).cast::<u8>().copy_from(partial.as_ptr().cast(), 2 * (samples - x));

@@ -80,16 +80,16 @@ impl Interpolation {
     /// Computes a block of output rows.
     ///
     /// # Safety
-    /// The processor has the instruction set of `S`. The planes hold the rows of the resampling's views. `scratch` was
+    /// The planes hold the rows of the resampling's views. `scratch` was
     /// reserved for [`Interpolation::scratch_words`]. No other thread writes the source, or accesses the samples of the
     /// block's rows in the destination.
     #[inline(always)]
-    pub unsafe fn execute<S: Simd>(&self, rows: Range<usize>, scratch: &mut Scratch) {
-        // SAFETY: the caller guarantees the instruction set, the planes, the scratch memory and exclusive access.
+    pub unsafe fn execute<S: Simd>(&self, s: S, rows: Range<usize>, scratch: &mut Scratch) {
+        // SAFETY: the caller guarantees the planes, the scratch memory and exclusive access.
         unsafe {
             match self.rows.phases.len() {
-                0 => self.columns_only::<S>(rows, scratch),
-                _ => self.both::<S>(rows, scratch),
+                0 => self.columns_only(s, rows, scratch),
+                _ => self.both(s, rows, scratch),
             }
         }
     }
@@ -104,7 +104,7 @@ impl Interpolation {
     /// # Safety
     /// See [`Interpolation::execute`].
     #[inline(always)]
-    unsafe fn both<S: Simd>(&self, block: Range<usize>, scratch: &mut Scratch) {
+    unsafe fn both<S: Simd>(&self, s: S, block: Range<usize>, scratch: &mut Scratch) {
         let Self { rows: RowsUp { format, .. }, phases, destination, .. } = self;
         let (samples, middle_words) = (self.small_samples(), self.middle_words());
         let down = phases.len().max(1);
@@ -114,7 +114,7 @@ impl Interpolation {
         let order = self.rows.order::<S>();
         for y in block.clone().step_by(down) {
             let rows = self.source_rows(y / down);
-            // SAFETY: the caller guarantees the instruction set and the planes; `source_rows` limits rows to the small
+            // SAFETY: the caller guarantees the planes; `source_rows` limits rows to the small
             // plane. The rows between the steps and the output row are disjoint parts of the scratch memory, as large
             // as `scratch_words` says. The output rows are in the block.
             unsafe {
@@ -122,12 +122,12 @@ impl Interpolation {
                     let (from, to) = (rows[0], middle(0));
                     (0..samples).for_each(|x| to.add(x).write(from.add(x).read_unaligned() ^ BIAS));
                 } else {
-                    columns_up::<S>(phases, rows, [samples, self.readable], middle(0), 2 * middle_words);
+                    columns_up(s, phases, rows, [samples, self.readable], middle(0), 2 * middle_words);
                 }
                 for (p, y) in (y..block.end).take(down).enumerate() {
                     let row = destination.row(y);
                     let out = if format.is_dense() { row } else { line };
-                    self.rows.interpolate::<S>(&order, middle(p), out);
+                    self.rows.interpolate(s, &order, middle(p), out);
                     if !format.is_dense() {
                         format.scatter(line, row);
                     }
@@ -141,7 +141,7 @@ impl Interpolation {
     /// # Safety
     /// See [`Interpolation::execute`].
     #[inline(always)]
-    unsafe fn columns_only<S: Simd>(&self, block: Range<usize>, scratch: &mut Scratch) {
+    unsafe fn columns_only<S: Simd>(&self, s: S, block: Range<usize>, scratch: &mut Scratch) {
         let Self { rows: RowsUp { format, .. }, phases, destination, .. } = self;
         let (samples, middle_words, down) = (self.small_samples(), self.middle_words(), phases.len());
         let [right, left] = format.shifts();
@@ -149,18 +149,18 @@ impl Interpolation {
         let line = |p: usize| words.wrapping_add(p * middle_words).cast::<u8>();
         let bytes = if format.is_bytes() { 1 } else { 2 };
         for y in block.clone().step_by(down) {
-            // SAFETY: the caller guarantees the instruction set and the planes; `source_rows` limits rows to the small
+            // SAFETY: the caller guarantees the planes; `source_rows` limits rows to the small
             // plane. The lines are disjoint parts of the scratch memory with room for whole vectors. The output rows
             // are in the block.
             unsafe {
                 let rows = self.source_rows(y / down);
-                let initial = |x: usize| S::load(self.rows.initial[x % 12..].as_ptr());
-                sum_columns::<S>(phases, rows, samples, initial, |p, x, sums| {
+                let initial = |x: usize| s.load(self.rows.initial[x % 12..].as_ptr());
+                sum_columns(s, phases, rows, samples, initial, |p, x, sums| {
                     let to = line(p).add(bytes * x);
                     if bytes == 1 {
-                        S::store_low8(to, S::shift_right(sums, 24));
+                        s.store_low8(to, s.shift_right(sums, 24));
                     } else {
-                        S::store_low16(to.cast(), S::shift_left(S::shift_right(sums, right), left));
+                        s.store_low16(to.cast(), s.shift_left(s.shift_right(sums, right), left));
                     }
                 });
                 for (p, y) in (y..block.end).take(down).enumerate() {

@@ -25,9 +25,10 @@ pub trait RowsDown<S: Simd> {
     /// into the cache.
     ///
     /// # Safety
-    /// The processor has the instruction set of `S`. Each source is valid for reading a row; `scratch` is valid for
+    /// Each source is valid for reading a row; `scratch` is valid for
     /// [`RowGeometry::scratch_words`] words and `out` for [`RowGeometry::out_words`], and they do not overlap.
     unsafe fn decimate<const V: usize>(
+        s: S,
         pass: &RowPass,
         order: &Self::Order,
         sources: [*const u8; 2],
@@ -161,13 +162,13 @@ pub struct RowPass {
 impl RowPass {
     /// Asks for the part of rows that `count` samples of the small plane, from sample x on, are computed from.
     #[inline(always)]
-    pub fn prefetch<S: Simd>(&self, rows: [*const u8; 2], x: usize, count: usize) {
+    pub fn prefetch<S: Simd>(&self, s: S, rows: [*const u8; 2], x: usize, count: usize) {
         const CACHE_LINE: usize = 64;
         let bytes = self.geometry.factor * if self.format.is_bytes() { 1 } else { 2 };
         let [first, second] = rows.map(|row| row.wrapping_add(bytes * x));
         for line in 0..(bytes * count).div_ceil(CACHE_LINE) {
-            S::prefetch(first.wrapping_add(CACHE_LINE * line));
-            S::prefetch(second.wrapping_add(CACHE_LINE * line));
+            s.prefetch(first.wrapping_add(CACHE_LINE * line));
+            s.prefetch(second.wrapping_add(CACHE_LINE * line));
         }
     }
 }
@@ -192,6 +193,7 @@ impl<S: Simd> RowsDown<S> for PairDotRowsDown {
 
     #[inline(always)]
     unsafe fn decimate<const V: usize>(
+        s: S,
         pass: &RowPass,
         order: &Self::Order,
         sources: [*const u8; 2],
@@ -204,7 +206,7 @@ impl<S: Simd> RowsDown<S> for PairDotRowsDown {
         let (samples, stream_words) = (geometry.samples(), geometry.stream_words());
         let row = scratch.cast::<u16>();
         let row_samples = geometry.source_pixels() * channels;
-        // SAFETY: the caller guarantees the instruction set, the sources, and `scratch` and `out` of the sizes of
+        // SAFETY: the caller guarantees the sources, and `scratch` and `out` of the sizes of
         // `geometry`. The row's samples and its streams are disjoint parts of `scratch`. Streams have as many words as
         // the row has small pixels and REACH more; sums read up to REACH pixels further on, and vectors up to SLACK
         // words beyond.
@@ -221,8 +223,8 @@ impl<S: Simd> RowsDown<S> for PairDotRowsDown {
             let is_dense = pass.format.is_dense_words();
             // Of a dense row the samples are aligned and biased after they are gathered.
             let (left, mask) = if is_dense { pass.format.alignment() } else { (0, 0xffff) };
-            let mask = S::splat(u32::from(mask) * 0x1_0001);
-            let bias = S::splat(if is_dense { PAIR_BIAS } else { 0 });
+            let mask = s.splat(u32::from(mask) * 0x1_0001);
+            let bias = s.splat(if is_dense { PAIR_BIAS } else { 0 });
             for (r, source) in sources.into_iter().enumerate() {
                 let copy = std::slice::from_raw_parts_mut(row, row_samples);
                 if is_dense {
@@ -238,30 +240,30 @@ impl<S: Simd> RowsDown<S> for PairDotRowsDown {
                     let from = if direct.range.contains(&i) { in_source } else { row.cast_const() };
                     let from = from.wrapping_add(factor * i * channels);
                     for (h, order) in orders.iter().enumerate().take(factor / 2) {
-                        let pairs = S::shift_left(S::gather_pairs(from, order), left);
+                        let pairs = s.shift_left(s.gather_pairs(from, order), left);
                         let to = streams(r).add(h * stream_words + i * channels);
-                        S::store(to, S::xor(S::and(pairs, mask), bias));
+                        s.store(to, s.xor(s.and(pairs, mask), bias));
                     }
                 }
             }
-            let rounding = S::splat(1 << 15);
+            let rounding = s.splat(1 << 15);
             // Pair m of a sum is in stream m modulo the number of streams, which is 1 or 2.
             let (streams_log2, stream_mask) = (factor / 4, factor / 2 - 1);
             for x in (0..samples).step_by(V * S::LANES) {
-                pass.prefetch::<S>(next, x, V * S::LANES);
+                pass.prefetch(s, next, x, V * S::LANES);
                 let mut sums = [[rounding; V]; 2];
                 for (m, &weight) in pass.taps.pairs.iter().enumerate() {
-                    let weight = S::splat(weight);
+                    let weight = s.splat(weight);
                     let from = (m & stream_mask) * stream_words + (m >> streams_log2) * channels + x;
                     for (r, sums) in sums.iter_mut().enumerate() {
                         let words = streams(r).add(from);
                         for (v, sum) in sums.iter_mut().enumerate() {
-                            *sum = S::dot(*sum, S::load(words.add(v * S::LANES)), weight);
+                            *sum = s.dot(*sum, s.load(words.add(v * S::LANES)), weight);
                         }
                     }
                 }
                 for (v, (first, second)) in sums[0].into_iter().zip(sums[1]).enumerate() {
-                    S::store(out.add(x + v * S::LANES), S::pack_high_halves(first, second));
+                    s.store(out.add(x + v * S::LANES), s.pack_high_halves(first, second));
                 }
             }
         }

@@ -28,6 +28,7 @@ impl RowsDown<S> for ByteDotRowsDown {
 
     #[inline(always)]
     unsafe fn decimate<const V: usize>(
+        s: S,
         pass: &RowPass,
         (order, direct, pairs): &Self::Order,
         sources: [*const u8; 2],
@@ -39,16 +40,16 @@ impl RowsDown<S> for ByteDotRowsDown {
         let RowGeometry { factor, channels, .. } = *geometry;
         let Some(taps) = pass.taps.bytes.as_ref().filter(|_| factor > 1 && pass.format.is_bytes()) else {
             // SAFETY: `PairDotRowsDown` implements the same method with the same conditions, which the caller
-            // guarantees for these arguments: the instruction set, readable sources, scratch memory and output.
+            // guarantees for these arguments: readable sources, scratch memory and output.
             return unsafe {
-                <PairDotRowsDown as RowsDown<S>>::decimate::<V>(pass, pairs, sources, next, scratch, out);
+                <PairDotRowsDown as RowsDown<S>>::decimate::<V>(s, pass, pairs, sources, next, scratch, out);
             };
         };
         let (samples, stream_words) = (geometry.samples(), geometry.stream_words());
         let row = scratch.cast::<u8>();
         let row_samples = geometry.source_pixels() * channels;
         let streams = [0, 1].map(|r| scratch.wrapping_add(geometry.source_words() + r * stream_words));
-        // SAFETY: the caller guarantees the instruction set, the sources, and `scratch` and `out` of the sizes of
+        // SAFETY: the caller guarantees the sources, and `scratch` and `out` of the sizes of
         // `geometry`. The row's bytes and the streams are disjoint parts of `scratch`, which are larger than bytes and
         // one stream per row need. Streams have as many words as the row has small pixels and REACH more; sums read up
         // to REACH pixels further on, and vectors up to SLACK words beyond.
@@ -68,36 +69,36 @@ impl RowsDown<S> for ByteDotRowsDown {
                 let in_source = source.wrapping_sub(geometry.before * channels);
                 for i in (0..geometry.small_pixels + RowGeometry::REACH).step_by(block) {
                     let from = if direct.range.contains(&i) { in_source } else { row.cast_const() };
-                    let quads = S::gather_quads(from.wrapping_add(factor * i * channels), order);
-                    S::store(stream.add(i * channels), quads);
+                    let quads = s.gather_quads(from.wrapping_add(factor * i * channels), order);
+                    s.store(stream.add(i * channels), quads);
                 }
             }
             // The rounding constant 2¹⁵ and the bias of the result, 2³¹, shifted right by the 8 bits by which the sums
             // are shifted left below.
-            let initial = S::splat((1 << 7) + (1 << 23));
+            let initial = s.splat((1 << 7) + (1 << 23));
             // From a quad of samples to the next one.
             let step = 4 / factor * channels;
             for x in (0..samples).step_by(V * S::LANES) {
-                pass.prefetch::<S>(next, x, V * S::LANES);
+                pass.prefetch(s, next, x, V * S::LANES);
                 let mut low = [[initial; V]; 2];
-                let mut high = [[S::splat(0); V]; 2];
+                let mut high = [[s.splat(0); V]; 2];
                 for (m, &tap) in taps.low.iter().enumerate() {
-                    let tap = S::splat(tap);
-                    let high_tap = taps.high.get(m.wrapping_sub(taps.high_start)).map(|tap| S::splat(*tap));
+                    let tap = s.splat(tap);
+                    let high_tap = taps.high.get(m.wrapping_sub(taps.high_start)).map(|tap| s.splat(*tap));
                     for (r, stream) in streams.iter().enumerate() {
                         for v in 0..V {
-                            let quads = S::load(stream.add(x + m * step + v * S::LANES));
-                            low[r][v] = S::dot_bytes(low[r][v], quads, tap);
+                            let quads = s.load(stream.add(x + m * step + v * S::LANES));
+                            low[r][v] = s.dot_bytes(low[r][v], quads, tap);
                             if let Some(tap) = high_tap {
-                                high[r][v] = S::dot_bytes(high[r][v], quads, tap);
+                                high[r][v] = s.dot_bytes(high[r][v], quads, tap);
                             }
                         }
                     }
                 }
                 for v in 0..V {
-                    let first = S::shift_left(S::add(low[0][v], S::shift_left(high[0][v], 8)), 8);
-                    let second = S::shift_left(S::add(low[1][v], S::shift_left(high[1][v], 8)), 8);
-                    S::store(out.add(x + v * S::LANES), S::pack_high_halves(first, second));
+                    let first = s.shift_left(s.add(low[0][v], s.shift_left(high[0][v], 8)), 8);
+                    let second = s.shift_left(s.add(low[1][v], s.shift_left(high[1][v], 8)), 8);
+                    s.store(out.add(x + v * S::LANES), s.pack_high_halves(first, second));
                 }
             }
         }

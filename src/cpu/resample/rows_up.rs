@@ -6,33 +6,23 @@ use crate::cpu::packed_taps::PhaseTaps;
 use crate::cpu::simd::{LaneOrder, Simd};
 
 /// The sums of each phase. Pair i is that of the samples `PAIRS[i]` and the next one of the small plane.
-///
-/// # Safety
-/// The processor has the instruction set of `S`.
 #[inline(always)]
-pub unsafe fn dots<S: Simd, const FACTOR: usize>(
+pub fn dots<S: Simd, const FACTOR: usize>(
+    s: S,
     taps: &[[S::Vector; 4]; FACTOR],
     initial: S::Vector,
     pairs: [S::Vector; 5],
 ) -> [S::Vector; FACTOR] {
     let mut sums = [initial; FACTOR];
     for (p, sum) in sums.iter_mut().enumerate() {
-        let taps = &taps[p];
-        // SAFETY: the caller guarantees the instruction set.
-        unsafe {
-            if p == 0 {
-                *sum = S::dot(*sum, pairs[0], taps[0]);
-                *sum = S::dot(*sum, pairs[2], taps[1]);
-            } else {
-                *sum = S::dot(*sum, pairs[1], taps[0]);
-                *sum = S::dot(*sum, pairs[3], taps[1]);
-            }
-            // The taps of the phase halfway between two samples are too small to be split.
-            if 2 * p != FACTOR {
-                *sum = S::dot(*sum, pairs[3], taps[2]);
-            }
-            *sum = S::dot(*sum, pairs[4], taps[3]);
+        let (taps, first) = (&taps[p], usize::from(p > 0));
+        *sum = s.dot(*sum, pairs[first], taps[0]);
+        *sum = s.dot(*sum, pairs[first + 2], taps[1]);
+        // The taps of the phase halfway between two samples are too small to be split.
+        if 2 * p != FACTOR {
+            *sum = s.dot(*sum, pairs[3], taps[2]);
         }
+        *sum = s.dot(*sum, pairs[4], taps[3]);
     }
     sums
 }
@@ -40,22 +30,16 @@ pub unsafe fn dots<S: Simd, const FACTOR: usize>(
 /// The first samples of the five different pairs of [`PhaseTaps`].
 pub const PAIRS: [usize; 5] = [0, 1, 2, 3, 5];
 
-/// The words of every phase as vectors.
-///
-/// # Safety
-/// The processor has the instruction set of `S`, and there are at least FACTOR phases.
+/// The words of every phase as vectors; there are at least FACTOR phases.
 #[inline(always)]
-pub unsafe fn splat_taps<S: Simd, const FACTOR: usize>(phases: &[PhaseTaps]) -> [[S::Vector; 4]; FACTOR] {
-    // SAFETY: the caller guarantees the instruction set.
-    unsafe {
-        let mut taps = [[S::splat(0); 4]; FACTOR];
-        for (taps, phase) in taps.iter_mut().zip(phases) {
-            for (weight, word) in taps.iter_mut().zip(phase.words) {
-                *weight = S::splat(word);
-            }
+pub fn splat_taps<S: Simd, const FACTOR: usize>(s: S, phases: &[PhaseTaps]) -> [[S::Vector; 4]; FACTOR] {
+    let mut taps = [[s.splat(0); 4]; FACTOR];
+    for (taps, phase) in taps.iter_mut().zip(phases) {
+        for (weight, word) in taps.iter_mut().zip(phase.words) {
+            *weight = s.splat(word);
         }
-        taps
     }
+    taps
 }
 
 /// The rows step, with the order in which vectors of sums become a row.
@@ -92,21 +76,21 @@ impl RowsUp {
     /// Interpolates the biased row `from`.
     ///
     /// # Safety
-    /// The processor has the instruction set of `S`. There are two or four phases. `from` is valid for reading the
+    /// There are two or four phases. `from` is valid for reading the
     /// small row and SLACK elements beyond, `out` for writing the samples of the row, as bytes if they are bytes.
     #[inline(always)]
-    pub unsafe fn interpolate<S: Simd>(&self, order: &LaneOrder, from: *const u16, out: *mut u8) {
-        // SAFETY: the caller guarantees the instruction set, the addresses, and which type samples are of.
+    pub unsafe fn interpolate<S: Simd>(&self, s: S, order: &LaneOrder, from: *const u16, out: *mut u8) {
+        // SAFETY: the caller guarantees the addresses, and which type samples are of.
         unsafe {
             match (self.phases.len(), self.format.channels) {
-                (2, 1) => self.interpolate_channels::<S, 2, 1>(order, from, out),
-                (2, 2) => self.interpolate_channels::<S, 2, 2>(order, from, out),
-                (2, 3) => self.interpolate_channels::<S, 2, 3>(order, from, out),
-                (2, _) => self.interpolate_channels::<S, 2, 4>(order, from, out),
-                (_, 1) => self.interpolate_channels::<S, 4, 1>(order, from, out),
-                (_, 2) => self.interpolate_channels::<S, 4, 2>(order, from, out),
-                (_, 3) => self.interpolate_channels::<S, 4, 3>(order, from, out),
-                (_, _) => self.interpolate_channels::<S, 4, 4>(order, from, out),
+                (2, 1) => self.interpolate_channels::<S, 2, 1>(s, order, from, out),
+                (2, 2) => self.interpolate_channels::<S, 2, 2>(s, order, from, out),
+                (2, 3) => self.interpolate_channels::<S, 2, 3>(s, order, from, out),
+                (2, _) => self.interpolate_channels::<S, 2, 4>(s, order, from, out),
+                (_, 1) => self.interpolate_channels::<S, 4, 1>(s, order, from, out),
+                (_, 2) => self.interpolate_channels::<S, 4, 2>(s, order, from, out),
+                (_, 3) => self.interpolate_channels::<S, 4, 3>(s, order, from, out),
+                (_, _) => self.interpolate_channels::<S, 4, 4>(s, order, from, out),
             }
         }
     }
@@ -116,6 +100,7 @@ impl RowsUp {
     #[inline(always)]
     unsafe fn interpolate_channels<S: Simd, const FACTOR: usize, const CHANNELS: usize>(
         &self,
+        s: S,
         order: &LaneOrder,
         from: *const u16,
         out: *mut u8,
@@ -124,11 +109,11 @@ impl RowsUp {
         let vectors = 4 / FACTOR;
         let is_bytes = self.format.is_bytes();
         let bytes = if is_bytes { 1 } else { 2 };
-        // SAFETY: the caller guarantees the instruction set and the addresses. Blocks read from the pixels of the small
+        // SAFETY: the caller guarantees the addresses. Blocks read from the pixels of the small
         // row on, at most SLACK elements beyond. A block that ends beyond the row is written to `partial` first.
         unsafe {
-            let initial = S::load(self.initial.as_ptr());
-            let taps = splat_taps::<S, FACTOR>(self.phases);
+            let initial = s.load(self.initial.as_ptr());
+            let taps = splat_taps::<S, FACTOR>(s, self.phases);
             let block = 4 * pixels * CHANNELS;
             for (i, x) in (0..samples).step_by(block).enumerate() {
                 let mut sums = [initial; 4];
@@ -136,9 +121,9 @@ impl RowsUp {
                     let small = from.add((vectors * i + v) * pixels * CHANNELS);
                     let mut pairs = [initial; 5];
                     for (pair, k) in pairs.iter_mut().zip(PAIRS) {
-                        *pair = S::load_pairs(small.add(k * CHANNELS), CHANNELS);
+                        *pair = s.load_pairs(small.add(k * CHANNELS), CHANNELS);
                     }
-                    let phases = dots::<S, FACTOR>(&taps, initial, pairs);
+                    let phases = dots(s, &taps, initial, pairs);
                     for (p, sum) in phases.into_iter().enumerate() {
                         sums[v * FACTOR + p] = sum;
                     }
@@ -147,9 +132,9 @@ impl RowsUp {
                 let is_full = samples - x >= 4 * S::LANES;
                 let to = if is_full { out.add(bytes * x) } else { partial.as_mut_ptr().cast() };
                 if is_bytes {
-                    S::store_ordered8(to, sums, order);
+                    s.store_ordered8(to, sums, order);
                 } else {
-                    S::store_ordered16(to.cast(), sums, shifts, order);
+                    s.store_ordered16(to.cast(), sums, shifts, order);
                 }
                 if !is_full {
                     out.add(bytes * x).copy_from(partial.as_ptr().cast(), bytes * (samples - x).min(block));

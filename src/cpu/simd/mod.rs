@@ -11,16 +11,24 @@ pub mod portable;
 #[cfg(target_arch = "x86_64")]
 pub mod x86;
 
-/// Unsafe methods whose bodies are intrinsics of an instruction set. What these need is what the caller of any method of [`Simd`]
-/// guarantees.
+/// Methods whose bodies are intrinsics of an instruction set: on values, or unsafe ones with pointers.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 macro_rules! intrinsics {
+    ($(fn $name:ident($($arguments:tt)*) -> $result:ty $body:block)*) => {
+        $(
+            #[inline(always)]
+            fn $name($($arguments)*) -> $result {
+                // SAFETY: `self` proves the instruction set; no memory is accessed.
+                unsafe { $body }
+            }
+        )*
+    };
     ($(unsafe fn $name:ident($($arguments:tt)*) $(-> $result:ty)? $body:block)*) => {
         $(
             #[inline(always)]
             unsafe fn $name($($arguments)*) $(-> $result)? {
-                // SAFETY: the caller guarantees that the processor has the instruction set, and that pointers are valid for what
-                // the method reads or writes, at any alignment.
+                // SAFETY: `self` proves the instruction set; the caller guarantees that pointers are valid
+                // for what the method reads or writes, at any alignment.
                 unsafe { $body }
             }
         )*
@@ -34,72 +42,75 @@ pub const BIAS: u16 = 0x8000;
 /// XOR with this subtracts the bias from both samples of a pair.
 pub const PAIR_BIAS: u32 = 0x8000_8000;
 
-/// A vector of 32-bit lanes, and the operations on it, of one instruction set.
+/// A vector of 32-bit lanes, and the operations on it, of one instruction set. A value of the type proves that the processor has the set.
 ///
 /// # Safety
 /// Implementations access no memory other than what the documentation of a method says it reads or writes.
-/// Callers of a method guarantee that the processor has the instruction set, and that pointers are valid for these
-/// accesses; pointers need not be aligned.
-pub unsafe trait Simd {
+/// Callers of an unsafe method guarantee that pointers are valid for these accesses; pointers need not be aligned.
+pub unsafe trait Simd: Copy {
     /// `LANES` words of 32 bits.
     type Vector: Copy;
     /// Lanes in a vector.
     const LANES: usize;
 
+    /// The proof.
+    ///
+    /// # Safety
+    /// The processor has the instruction set.
+    unsafe fn new() -> Self;
     /// Reads `LANES` words.
-    unsafe fn load(from: *const u32) -> Self::Vector;
+    unsafe fn load(self, from: *const u32) -> Self::Vector;
     /// Writes `LANES` words.
-    unsafe fn store(to: *mut u32, vector: Self::Vector);
+    unsafe fn store(self, to: *mut u32, vector: Self::Vector);
     /// `word` in every lane.
-    unsafe fn splat(word: u32) -> Self::Vector;
+    fn splat(self, word: u32) -> Self::Vector;
     /// Sum of each lane, wrapping.
-    unsafe fn add(a: Self::Vector, b: Self::Vector) -> Self::Vector;
+    fn add(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
     /// In each lane, `sum + a.low * b.low + a.high * b.high`, with the halves as signed 16-bit numbers, wrapping.
-    unsafe fn dot(sum: Self::Vector, a: Self::Vector, b: Self::Vector) -> Self::Vector;
+    fn dot(self, sum: Self::Vector, a: Self::Vector, b: Self::Vector) -> Self::Vector;
     /// Each lane shifted left by `bits`, filled with zeros.
-    unsafe fn shift_left(a: Self::Vector, bits: u32) -> Self::Vector;
+    fn shift_left(self, a: Self::Vector, bits: u32) -> Self::Vector;
     /// Each lane with its low half set to 0.
     #[inline(always)]
-    unsafe fn mask_high(a: Self::Vector) -> Self::Vector {
-        // SAFETY: the caller guarantees the instruction set.
-        unsafe { Self::and(a, Self::splat(0xffff_0000)) }
+    fn mask_high(self, a: Self::Vector) -> Self::Vector {
+        self.and(a, self.splat(0xffff_0000))
     }
     /// Each lane shifted right by `bits`, filled with zeros.
-    unsafe fn shift_right(a: Self::Vector, bits: u32) -> Self::Vector;
+    fn shift_right(self, a: Self::Vector, bits: u32) -> Self::Vector;
     /// Writes the lowest byte of every lane, `LANES` bytes.
-    unsafe fn store_low8(to: *mut u8, a: Self::Vector);
+    unsafe fn store_low8(self, to: *mut u8, a: Self::Vector);
     /// Writes the low half of every lane, `LANES` times 16 bits.
-    unsafe fn store_low16(to: *mut u16, a: Self::Vector);
+    unsafe fn store_low16(self, to: *mut u16, a: Self::Vector);
     /// Packs the high halves of two lanes into one: that of `a` into the low half, that of `b` into the high half.
-    unsafe fn pack_high_halves(a: Self::Vector, b: Self::Vector) -> Self::Vector;
+    fn pack_high_halves(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
     /// Pairs the `2 * LANES` 16-bit elements of `a` (low halves) and `b` (high halves). The order of the pairs is the one that
     /// [`Simd::join_high_halves`] undoes.
-    unsafe fn pair_halves(a: Self::Vector, b: Self::Vector) -> [Self::Vector; 2];
+    fn pair_halves(self, a: Self::Vector, b: Self::Vector) -> [Self::Vector; 2];
     /// The high halves of the lanes of two vectors, in the order of the elements that [`Simd::pair_halves`] paired.
-    unsafe fn join_high_halves(vectors: [Self::Vector; 2]) -> Self::Vector;
+    fn join_high_halves(self, vectors: [Self::Vector; 2]) -> Self::Vector;
     /// Asks for the cache line at any address to be loaded into the L2 cache, without accessing it.
     #[inline(always)]
-    fn prefetch(_: *const u8) {}
+    fn prefetch(self, _: *const u8) {}
     /// Reads `LANES` 16-bit elements and extends each with zeros.
-    unsafe fn load16(from: *const u16) -> Self::Vector;
+    unsafe fn load16(self, from: *const u16) -> Self::Vector;
     /// AND of each lane.
-    unsafe fn and(a: Self::Vector, b: Self::Vector) -> Self::Vector;
+    fn and(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
     /// XOR of each lane.
-    unsafe fn xor(a: Self::Vector, b: Self::Vector) -> Self::Vector;
+    fn xor(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
     /// Packs two vectors whose high halves are 0 into one: `a` into the low halves, `b` into the high halves.
-    unsafe fn pack_low_halves(a: Self::Vector, b: Self::Vector) -> Self::Vector;
+    fn pack_low_halves(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
 
     /// Pairs each of `LANES` 16-bit elements with the one `distance` elements further on, at most 4, which becomes the high half.
     /// May read 32 elements.
     #[inline(always)]
-    unsafe fn load_pairs(from: *const u16, distance: usize) -> Self::Vector {
-        // SAFETY: the caller guarantees the instruction set and 32 readable elements, more than the `LANES + distance` that
+    unsafe fn load_pairs(self, from: *const u16, distance: usize) -> Self::Vector {
+        // SAFETY: the caller guarantees 32 readable elements, more than the `LANES + distance` that
         // are read.
-        unsafe { Self::pack_low_halves(Self::load16(from), Self::load16(from.add(distance))) }
+        unsafe { self.pack_low_halves(self.load16(from), self.load16(from.add(distance))) }
     }
     /// Gathers two of the 64 elements at `from` in each lane: those with the indices 2l and 2l + 1 of `order` in lane l.
     #[inline(always)]
-    unsafe fn gather_pairs(from: *const u16, order: &[u16; 32]) -> Self::Vector {
+    unsafe fn gather_pairs(self, from: *const u16, order: &[u16; 32]) -> Self::Vector {
         let mut words = [0; 16];
         for (word, index) in words[..Self::LANES].iter_mut().zip(order.as_chunks::<2>().0) {
             // SAFETY: the caller guarantees 64 readable elements, and every index is below 64.
@@ -107,23 +118,23 @@ pub unsafe trait Simd {
                 unsafe { [0, 1].map(|i| u32::from(from.add(usize::from(index[i] & 63)).read_unaligned())) };
             *word = low | high << 16;
         }
-        // SAFETY: the caller guarantees the instruction set; `words` has at least `LANES` elements.
-        unsafe { Self::load(words.as_ptr()) }
+        // SAFETY: `words` has at least `LANES` elements.
+        unsafe { self.load(words.as_ptr()) }
     }
     /// Writes the highest byte of every lane of four vectors in this order, `4 * LANES` bytes.
     #[inline(always)]
-    unsafe fn store_ordered8(to: *mut u8, vectors: [Self::Vector; 4], order: &LaneOrder) {
+    unsafe fn store_ordered8(self, to: *mut u8, vectors: [Self::Vector; 4], order: &LaneOrder) {
         let mut words = [0_u32; 16];
-        // SAFETY: the caller guarantees the instruction set and `4 * LANES` writable bytes. `words` takes one vector,
+        // SAFETY: the caller guarantees `4 * LANES` writable bytes. `words` takes one vector,
         // whose bytes the indices of `order`, below 64, are in.
         unsafe {
             let mut high = vectors;
             for vector in &mut high {
-                *vector = Self::shift_right(*vector, 24);
+                *vector = self.shift_right(*vector, 24);
             }
-            let first = Self::add(high[0], Self::shift_left(high[1], 8));
-            let second = Self::add(high[2], Self::shift_left(high[3], 8));
-            Self::store(words.as_mut_ptr(), Self::pack_low_halves(first, second));
+            let first = self.add(high[0], self.shift_left(high[1], 8));
+            let second = self.add(high[2], self.shift_left(high[3], 8));
+            self.store(words.as_mut_ptr(), self.pack_low_halves(first, second));
             let bytes = words.as_ptr().cast::<[u8; 64]>().read();
             let to = std::slice::from_raw_parts_mut(to, 4 * Self::LANES);
             for (byte, index) in to.iter_mut().zip(order.bytes) {
@@ -133,13 +144,19 @@ pub unsafe trait Simd {
     }
     /// Writes four vectors in this order as 16-bit elements, each lane shifted right, then left; `4 * LANES` elements.
     #[inline(always)]
-    unsafe fn store_ordered16(to: *mut u16, vectors: [Self::Vector; 4], [right, left]: [u32; 2], order: &LaneOrder) {
+    unsafe fn store_ordered16(
+        self,
+        to: *mut u16,
+        vectors: [Self::Vector; 4],
+        [right, left]: [u32; 2],
+        order: &LaneOrder,
+    ) {
         let mut words = [[0_u16; 16]; 4];
-        // SAFETY: the caller guarantees the instruction set and `4 * LANES` writable elements. Each of `words` takes the
+        // SAFETY: the caller guarantees `4 * LANES` writable elements. Each of `words` takes the
         // lanes of a vector.
         unsafe {
             for (vector, words) in vectors.into_iter().zip(&mut words) {
-                Self::store_low16(words.as_mut_ptr(), Self::shift_left(Self::shift_right(vector, right), left));
+                self.store_low16(words.as_mut_ptr(), self.shift_left(self.shift_right(vector, right), left));
             }
             for (k, index) in order.bytes[..4 * Self::LANES].iter().enumerate() {
                 to.add(k).write_unaligned(words[usize::from(index % 4)][usize::from((index / 4) & 15)]);
@@ -179,7 +196,10 @@ mod tests {
         fn masked<S: Simd>() -> [u32; 16] {
             let mut words = [0x1234_5678; 16];
             // SAFETY: every processor of this architecture has the set; `words` has at least `LANES` elements.
-            unsafe { S::store(words.as_mut_ptr(), S::mask_high(S::load(words.as_ptr()))) };
+            unsafe {
+                let set = S::new();
+                set.store(words.as_mut_ptr(), set.mask_high(set.load(words.as_ptr())));
+            }
             words[S::LANES..].fill(0x1234_0000);
             words
         }

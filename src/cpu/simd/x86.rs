@@ -13,7 +13,8 @@ macro_rules! instruction_set {
      $unpack_low:ident, $unpack_high:ident, $sign_shift:ident, $pack:ident, $dot:expr, $low8:expr, $low16:expr, $load16:expr
      $(, $extra:item)*) => {
         $(#[$doc])*
-        pub struct $name;
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub struct $name(());
 
         // SAFETY: the loads and stores access exactly the lanes that `Simd` documents, at any alignment; the other
         // methods access no memory.
@@ -21,60 +22,66 @@ macro_rules! instruction_set {
             type Vector = $vector;
             const LANES: usize = $lanes;
 
+            #[inline(always)]
+            unsafe fn new() -> Self {
+                Self(())
+            }
             intrinsics! {
-                unsafe fn load(from: *const u32) -> $vector {
-                    $load(from.cast())
-                }
-                unsafe fn store(to: *mut u32, vector: $vector) {
-                    $store(to.cast(), vector)
-                }
-                unsafe fn splat(word: u32) -> $vector {
+                fn splat(self, word: u32) -> $vector {
                     $splat(word as i32)
                 }
-                unsafe fn add(a: $vector, b: $vector) -> $vector {
+                fn add(self, a: $vector, b: $vector) -> $vector {
                     $add(a, b)
                 }
-                unsafe fn dot(sum: $vector, a: $vector, b: $vector) -> $vector {
+                fn dot(self, sum: $vector, a: $vector, b: $vector) -> $vector {
                     $dot(sum, a, b)
                 }
-                unsafe fn shift_left(a: $vector, bits: u32) -> $vector {
+                fn shift_left(self, a: $vector, bits: u32) -> $vector {
                     $shift_left(a, _mm_cvtsi32_si128(bits as i32))
                 }
-                unsafe fn shift_right(a: $vector, bits: u32) -> $vector {
+                fn shift_right(self, a: $vector, bits: u32) -> $vector {
                     $shift_right(a, _mm_cvtsi32_si128(bits as i32))
                 }
-                unsafe fn store_low8(to: *mut u8, a: $vector) {
-                    $low8(to, a)
+                fn pack_high_halves(self, a: $vector, b: $vector) -> $vector {
+                    $or(self.shift_right(a, 16), self.mask_high(b))
                 }
-                unsafe fn store_low16(to: *mut u16, a: $vector) {
-                    $low16(to, a)
-                }
-                unsafe fn pack_high_halves(a: $vector, b: $vector) -> $vector {
-                    $or(Self::shift_right(a, 16), Self::mask_high(b))
-                }
-                unsafe fn pair_halves(a: $vector, b: $vector) -> [$vector; 2] {
+                fn pair_halves(self, a: $vector, b: $vector) -> [$vector; 2] {
                     [$unpack_low(a, b), $unpack_high(a, b)]
                 }
-                unsafe fn join_high_halves([low, high]: [$vector; 2]) -> $vector {
+                fn join_high_halves(self, [low, high]: [$vector; 2]) -> $vector {
                     // The high halves as signed numbers fit in 16 bits, so nothing saturates.
                     let bits = _mm_cvtsi32_si128(16);
                     $pack($sign_shift(low, bits), $sign_shift(high, bits))
                 }
-                unsafe fn load16(from: *const u16) -> $vector {
-                    $load16(from)
-                }
-                unsafe fn and(a: $vector, b: $vector) -> $vector {
+                fn and(self, a: $vector, b: $vector) -> $vector {
                     $and(a, b)
                 }
-                unsafe fn xor(a: $vector, b: $vector) -> $vector {
+                fn xor(self, a: $vector, b: $vector) -> $vector {
                     $xor(a, b)
                 }
-                unsafe fn pack_low_halves(a: $vector, b: $vector) -> $vector {
-                    $or(a, Self::shift_left(b, 16))
+                fn pack_low_halves(self, a: $vector, b: $vector) -> $vector {
+                    $or(a, self.shift_left(b, 16))
+                }
+            }
+            intrinsics! {
+                unsafe fn load(self, from: *const u32) -> $vector {
+                    $load(from.cast())
+                }
+                unsafe fn store(self, to: *mut u32, vector: $vector) {
+                    $store(to.cast(), vector)
+                }
+                unsafe fn store_low8(self, to: *mut u8, a: $vector) {
+                    $low8(to, a)
+                }
+                unsafe fn store_low16(self, to: *mut u16, a: $vector) {
+                    $low16(to, a)
+                }
+                unsafe fn load16(self, from: *const u16) -> $vector {
+                    $load16(from)
                 }
             }
             #[inline(always)]
-            fn prefetch(address: *const u8) {
+            fn prefetch(self, address: *const u8) {
                 // SAFETY: every x86-64 processor has SSE; a prefetch of any address has no effect but on the cache.
                 unsafe { _mm_prefetch::<_MM_HINT_T1>(address.cast()) };
             }
@@ -119,8 +126,8 @@ instruction_set!(
     },
     |from: *const u16| _mm256_cvtepu16_epi32(_mm_loadu_si128(from.cast())),
     #[inline(always)]
-    unsafe fn gather_pairs(from: *const u16, order: &[u16; 32]) -> __m256i {
-        // SAFETY: the caller guarantees the instruction set and 64 readable 16-bit elements at `from`, of which the first
+    unsafe fn gather_pairs(self, from: *const u16, order: &[u16; 32]) -> __m256i {
+        // SAFETY: `self` proves the instruction set; the caller guarantees 64 readable 16-bit elements at `from`, of which the first
         // 32 hold what eight lanes take; the first 16 elements of `order` are theirs.
         unsafe {
             // Bytes 2i and 2i + 1 of element i.
@@ -129,22 +136,22 @@ instruction_set!(
             let mut pairs = _mm256_setzero_si256();
             for part in 0..4 {
                 let sixteen = _mm256_broadcastsi128_si256(_mm_loadu_si128(from.add(8 * part).cast()));
-                pairs = _mm256_or_si256(pairs, select_bytes(sixteen, bytes, 16 * part as i8));
+                pairs = _mm256_or_si256(pairs, self.select_bytes(sixteen, bytes, 16 * part as i8));
             }
             pairs
         }
     },
     #[inline(always)]
-    unsafe fn store_ordered8(to: *mut u8, vectors: [__m256i; 4], order: &LaneOrder) {
-        // SAFETY: the caller guarantees the instruction set and `4 * LANES` writable bytes; `order` has 64 bytes.
+    unsafe fn store_ordered8(self, to: *mut u8, vectors: [__m256i; 4], order: &LaneOrder) {
+        // SAFETY: `self` proves the instruction set; the caller guarantees `4 * LANES` writable bytes; `order` has 64 bytes.
         unsafe {
             let [a, b, c, d] = vectors;
             let (a, b, c) = (_mm256_srli_epi32::<24>(a), _mm256_srli_epi32::<24>(b), _mm256_srli_epi32::<24>(c));
             let high = _mm256_or_si256(_mm256_slli_epi32::<16>(c), _mm256_slli_epi32::<24>(_mm256_srli_epi32::<24>(d)));
             let words = _mm256_or_si256(_mm256_or_si256(a, _mm256_slli_epi32::<8>(b)), high);
             let bytes = _mm256_loadu_si256(order.bytes.as_ptr().cast());
-            let low = select_bytes(_mm256_permute2x128_si256::<0x00>(words, words), bytes, 0);
-            let high = select_bytes(_mm256_permute2x128_si256::<0x11>(words, words), bytes, 16);
+            let low = self.select_bytes(_mm256_permute2x128_si256::<0x00>(words, words), bytes, 0);
+            let high = self.select_bytes(_mm256_permute2x128_si256::<0x11>(words, words), bytes, 16);
             _mm256_storeu_si256(to.cast(), _mm256_or_si256(low, high));
         }
     }
@@ -160,16 +167,16 @@ instruction_set!(
     |to: *mut u16, a| _mm256_storeu_si256(to.cast(), _mm512_cvtepi32_epi16(a)),
     |from: *const u16| _mm512_cvtepu16_epi32(_mm256_loadu_si256(from.cast())),
     #[inline(always)]
-    unsafe fn gather_pairs(from: *const u16, order: &[u16; 32]) -> __m512i {
-        // SAFETY: the caller guarantees the instruction set and 64 readable 16-bit elements at `from`.
+    unsafe fn gather_pairs(self, from: *const u16, order: &[u16; 32]) -> __m512i {
+        // SAFETY: `self` proves the instruction set; the caller guarantees 64 readable 16-bit elements at `from`.
         unsafe {
             let (low, high) = (_mm512_loadu_si512(from.cast()), _mm512_loadu_si512(from.add(32).cast()));
             _mm512_permutex2var_epi16(low, _mm512_loadu_si512(order.as_ptr().cast()), high)
         }
     },
     #[inline(always)]
-    unsafe fn store_ordered16(to: *mut u16, vectors: [__m512i; 4], [right, left]: [u32; 2], order: &LaneOrder) {
-        // SAFETY: the caller guarantees the instruction set and `4 * LANES` writable 16-bit elements; `order` has 64 words.
+    unsafe fn store_ordered16(self, to: *mut u16, vectors: [__m512i; 4], [right, left]: [u32; 2], order: &LaneOrder) {
+        // SAFETY: `self` proves the instruction set; the caller guarantees `4 * LANES` writable 16-bit elements; `order` has 64 words.
         unsafe {
             let (right, left) = (_mm_cvtsi32_si128(right as i32), _mm_cvtsi32_si128(left as i32));
             let mut words = vectors;
@@ -185,9 +192,9 @@ instruction_set!(
         }
     },
     #[inline(always)]
-    unsafe fn load_pairs(from: *const u16, distance: usize) -> __m512i {
+    unsafe fn load_pairs(self, from: *const u16, distance: usize) -> __m512i {
         const INDICES: [[u8; 64]; 4] = [pair_indices(1), pair_indices(2), pair_indices(3), pair_indices(4)];
-        // SAFETY: the caller guarantees the instruction set and 32 readable 16-bit elements at `from`, 64 bytes;
+        // SAFETY: `self` proves the instruction set; the caller guarantees 32 readable 16-bit elements at `from`, 64 bytes;
         // an element of `INDICES` has as many.
         unsafe {
             let indices = _mm512_loadu_si512(INDICES[distance - 1].as_ptr().cast());
@@ -195,8 +202,8 @@ instruction_set!(
         }
     },
     #[inline(always)]
-    unsafe fn store_ordered8(to: *mut u8, vectors: [__m512i; 4], order: &LaneOrder) {
-        // SAFETY: the caller guarantees the instruction set and `4 * LANES` writable bytes; `order` has 64 bytes.
+    unsafe fn store_ordered8(self, to: *mut u8, vectors: [__m512i; 4], order: &LaneOrder) {
+        // SAFETY: `self` proves the instruction set; the caller guarantees `4 * LANES` writable bytes; `order` has 64 bytes.
         unsafe {
             let [a, b, c, d] = vectors;
             // The highest byte of each vector becomes byte 0 to 3 of the lane.
@@ -213,18 +220,17 @@ instruction_set!(
     }
 );
 
-/// The bytes that `indices` selects, of which `sixteen` has those from index `first` on, twice; 0 where it has not the one
-/// selected. Indices are below 128.
-///
-/// # Safety
-/// The processor has AVX2.
-#[inline(always)]
-unsafe fn select_bytes(sixteen: __m256i, indices: __m256i, first: i8) -> __m256i {
-    // SAFETY: the caller guarantees the instruction set; no memory is accessed.
-    unsafe {
-        // From 0x80 on an index gives 0: that is all but the sixteen below `first + 16`.
-        let indices = _mm256_sub_epi8(indices, _mm256_set1_epi8(first));
-        _mm256_shuffle_epi8(sixteen, _mm256_adds_epu8(indices, _mm256_set1_epi8(0x70)))
+impl Avx2 {
+    /// The bytes that `indices` selects, of which `sixteen` has those from index `first` on, twice; 0 where it has not the one
+    /// selected. Indices are below 128.
+    #[inline(always)]
+    fn select_bytes(self, sixteen: __m256i, indices: __m256i, first: i8) -> __m256i {
+        // SAFETY: `self` proves the instruction set; no memory is accessed.
+        unsafe {
+            // From 0x80 on an index gives 0: that is all but the sixteen below `first + 16`.
+            let indices = _mm256_sub_epi8(indices, _mm256_set1_epi8(first));
+            _mm256_shuffle_epi8(sixteen, _mm256_adds_epu8(indices, _mm256_set1_epi8(0x70)))
+        }
     }
 }
 
@@ -269,29 +275,29 @@ impl Avx512Vnni {
 
     /// The byte indices with which [`Self::load_quads`] gathers samples that are `stride` bytes apart; `stride` is 1 to 4.
     #[inline(always)]
-    pub unsafe fn quad_indices(stride: usize) -> __m512i {
+    pub fn quad_indices(self, stride: usize) -> __m512i {
         const INDICES: [[u8; 64]; 4] = [quad_indices(1), quad_indices(2), quad_indices(3), quad_indices(4)];
-        // SAFETY: the caller guarantees the instruction set; an element of `INDICES` has 64 readable bytes.
+        // SAFETY: `self` proves the instruction set; an element of `INDICES` has 64 readable bytes.
         unsafe { _mm512_loadu_si512(INDICES[stride - 1].as_ptr().cast()) }
     }
     /// Reads `QUAD_READ_BYTES` bytes and gathers them by `indices`: byte `k` of lane `l` is the byte at `l + k * stride`, so
     /// that each lane holds four neighbouring samples of one channel.
     #[inline(always)]
-    pub unsafe fn load_quads(from: *const u8, indices: __m512i) -> __m512i {
-        // SAFETY: the caller guarantees the instruction set and the readable bytes.
+    pub unsafe fn load_quads(self, from: *const u8, indices: __m512i) -> __m512i {
+        // SAFETY: `self` proves the instruction set; the caller guarantees the readable bytes.
         unsafe { _mm512_permutexvar_epi8(indices, _mm512_castsi256_si512(_mm256_loadu_si256(from.cast()))) }
     }
     /// Gathers four of the 64 bytes at `from` in each lane: those with the indices 4l to 4l + 3 of `order` in lane l.
     #[inline(always)]
-    pub unsafe fn gather_quads(from: *const u8, order: &[u8; 64]) -> __m512i {
-        // SAFETY: the caller guarantees the instruction set and 64 readable bytes at `from`; `order` has as many.
+    pub unsafe fn gather_quads(self, from: *const u8, order: &[u8; 64]) -> __m512i {
+        // SAFETY: `self` proves the instruction set; the caller guarantees 64 readable bytes at `from`; `order` has as many.
         unsafe { _mm512_permutexvar_epi8(_mm512_loadu_si512(order.as_ptr().cast()), _mm512_loadu_si512(from.cast())) }
     }
     /// The lanes of two vectors in the order of the indices: those of `a` have the indices below `LANES`, and those of `b` as
     /// many from there on.
     #[inline(always)]
-    pub unsafe fn interleave(a: __m512i, b: __m512i, order: &[u32; 32]) -> [__m512i; 2] {
-        // SAFETY: the caller guarantees the instruction set; `order` has two vectors of indices.
+    pub fn interleave(self, a: __m512i, b: __m512i, order: &[u32; 32]) -> [__m512i; 2] {
+        // SAFETY: `self` proves the instruction set; `order` has two vectors of indices.
         unsafe {
             let (first, second) = (order.as_ptr(), order[16..].as_ptr());
             [
@@ -302,8 +308,8 @@ impl Avx512Vnni {
     }
     /// In each lane, `sum` plus the four products of the unsigned bytes of `a` and the signed bytes of `b`, wrapping.
     #[inline(always)]
-    pub unsafe fn dot_bytes(sum: __m512i, a: __m512i, b: __m512i) -> __m512i {
-        // SAFETY: the caller guarantees the instruction set; no memory is accessed.
+    pub fn dot_bytes(self, sum: __m512i, a: __m512i, b: __m512i) -> __m512i {
+        // SAFETY: `self` proves the instruction set; no memory is accessed.
         unsafe { _mm512_dpbusd_epi32(sum, a, b) }
     }
 }

@@ -11,9 +11,9 @@ use crate::filter::BlurParams;
 use crate::filter::plan::Selection;
 use crate::filter::regions::Region;
 use crate::regions::clock::FrameTimes;
-use crate::regions::covered::CoveredPart;
 use crate::regions::detection::{Detection, Found};
 use crate::regions::frame_regions::{EnteredFrame, FrameRegion, Origin};
+use crate::regions::hidden::CoveredPart;
 use crate::regions::rules::MAX_DETECTIONS;
 
 /// What is said once.

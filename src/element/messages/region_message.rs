@@ -8,8 +8,8 @@ use crate::element::regions::settings::{CoverKind, RegionSettings};
 use crate::filter::regions::Area;
 use crate::filter::weights::Shape;
 use crate::regions::clock::FrameTimes;
-use crate::regions::covered::CoveredPart;
 use crate::regions::frame_regions::{FrameRegion, Origin};
+use crate::regions::hidden::CoveredPart;
 use crate::regions::tracks::Evidence;
 
 /// The message for a frame, for a frame that was dropped without a `cover`.

@@ -20,7 +20,7 @@ pub enum CoveredPart {
 
 /// What is covered of a frame.
 #[derive(Debug, Clone)]
-pub struct Covered {
+pub struct Hidden {
     /// Which part that is.
     pub part: CoveredPart,
     /// The rectangles of a cover, and what each hides. Without an object (the whole frame, the background) that is the picture.
@@ -29,7 +29,7 @@ pub struct Covered {
     pub weights: Option<Weights>,
 }
 
-impl Covered {
+impl Hidden {
     /// Where these regions of a frame of `size` (width, height) are covered or shown, or the whole frame is covered.
     pub fn new(rules: &Rules, action: FrameAction, regions: &[FrameRegion], size: (u32, u32)) -> Self {
         let part = match action {
