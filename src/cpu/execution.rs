@@ -14,7 +14,6 @@ use super::sample_weights::SampleWeights;
 use super::scratch::Scratch;
 use super::task::Task;
 use super::tile::{SampleRect, Tile};
-use super::tile_blur::TILE_STEP;
 use super::write::{Mixing, Samples, Write};
 use crate::filter::cover::Softness;
 use crate::filter::frame::PlaneLayout;
