@@ -58,11 +58,11 @@ fn outcome(
         FrameAction::Drop => None,
         FrameAction::Regions | FrameAction::Whole => Some(FrameCover::new(regions, options, found, &format)),
     };
-    posting::warn_of_frame(state, session.notices.of_missing(regions, is_unreadable, cover.as_ref(), times));
+    posting::warn_of_frame(state, session.warnings.of_missing(regions, is_unreadable, cover.as_ref(), times));
     let message = regions.post_messages.then(|| region_message::structure(times, regions, cover.as_ref()));
     let outcome = match &cover {
         Some(cover) => {
-            posting::warn(state, session.notices.of_cover(&settings, cover, times));
+            posting::warn(state, session.warnings.of_cover(&settings, cover, times));
             hide(state, session, buffer, cover, &format)?
         }
         None => Outcome::Dropped,

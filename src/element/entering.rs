@@ -12,9 +12,9 @@ use super::leaving::{self, Due};
 use super::memory::{buffers, cuda_context};
 use super::messages::errors::FrameFailure;
 use super::messages::log::CAT;
-use super::messages::notices::{self, Notice};
 use super::messages::posting;
 use super::messages::qos::Qos;
+use super::messages::warnings::{self, Warning};
 use super::properties::settings::Settings;
 use super::queue::WaitingFrame;
 use super::regions::detector_metas;
@@ -36,8 +36,8 @@ pub fn prepare(state: &SharedState, buffer: &gst::BufferRef) {
     let settings = state.settings();
     let Ok(options) = settings.options() else { return };
     let Some(mut session) = session_for(state, buffer, &settings) else { return };
-    if options.params.is_cut_off() && session.notices.is_first(Notice::KernelSize) {
-        gst::warning!(CAT, obj = state.element(), "{}", notices::cut_off(&options.params));
+    if options.params.is_cut_off() && session.warnings.is_first(Warning::KernelSize) {
+        gst::warning!(CAT, obj = state.element(), "{}", warnings::cut_off(&options.params));
     }
     (session.settings, session.options) = (settings, options);
     session.pending_failure = cuda_context::adopt_context(state, &mut session, buffer).err();
@@ -118,7 +118,7 @@ fn latency_begins(state: &SharedState, session: &mut Session) -> Option<gst::Clo
     if let Some(expected) = expected.filter(|_| session.most_waiting() > 0)
         && let Some(late) = session.timing.note_lateness(expected, upstream)
     {
-        posting::warn(state, session.notices.of_late_upstream(late, upstream));
+        posting::warn(state, session.warnings.of_late_upstream(late, upstream));
     }
     session.timing.latency_begins(expected)
 }
@@ -162,14 +162,14 @@ fn wait_in_queue(
 fn warn(state: &SharedState, session: &mut Session, settings: &Settings, entered: &EnteredFrame) {
     let regions = &*settings.regions;
     if session.is_latency_unknown() {
-        posting::warn(state, session.notices.of_unknown_latency(regions));
+        posting::warn(state, session.warnings.of_unknown_latency(regions));
     }
     if regions.mode == RegionMode::Frame {
-        posting::warn(state, session.notices.of_whole_frame(regions));
+        posting::warn(state, session.warnings.of_whole_frame(regions));
     } else {
-        posting::warn(state, session.notices.of_orientation(state.element().sink_pad()));
+        posting::warn(state, session.warnings.of_orientation(state.element().sink_pad()));
         let has_detector = session.tracker.has_detector();
-        posting::warn(state, session.notices.of_regions(regions, entered, has_detector));
+        posting::warn(state, session.warnings.of_regions(regions, entered, has_detector));
     }
 }
 
@@ -194,15 +194,4 @@ pub fn add_event(state: &SharedState, event: gst::Event) -> Option<gst::Event> {
 pub fn set_segment(state: &SharedState, segment: gst::Segment) {
     state.with_session(|session| session.timing.segment = segment);
     state.publish(|published| published.qos = Qos::default());
-}
-
-/// Forgets the objects of the stream that ends, and warns of settings by which it has covered nothing.
-pub fn end(state: &SharedState) {
-    let settings = state.settings();
-    let texts = state.with_session(|session| {
-        session.tracker.clear();
-        let size = session.format.as_ref().map_or((0, 0), |format| format.picture_size);
-        session.notices.at_end(&settings.regions, size)
-    });
-    posting::warn(state, texts.unwrap_or_default());
 }

@@ -252,13 +252,10 @@ impl BaseTransformImpl for SharedState {
         use gst::EventType::{Caps, Eos, FlushStop, SegmentDone};
         let _floats = DefaultFloats::set();
         match event.type_() {
-            FlushStop => {
-                leaving::flush(self);
-                entering::set_segment(self, gst::Segment::new());
-            }
+            FlushStop => lifecycle::flush(self),
             Eos => {
                 leaving::drain(self);
-                entering::end(self);
+                lifecycle::end_stream(self);
             }
             SegmentDone => leaving::drain(self),
             // Frames wait through caps that do not change. Else they leave before the base class asks what caps there can be, because

@@ -89,23 +89,6 @@ pub fn return_buffers(state: &SharedState, needs_pool: bool) {
     }
 }
 
-/// Drops all frames in the element. Of the events between them, those that are sticky are kept.
-pub fn flush(state: &SharedState) {
-    let Some(mut session) = state.take_session() else { return };
-    session.discard_frames();
-    session.tracker.clear();
-    session.timing.forget_intervals();
-    (session.has_failed, session.has_gap) = (false, false);
-    for leaving in std::mem::take(&mut session.queue.leaving) {
-        if let Leaving::Event(event) = leaving
-            && event.is_sticky()
-        {
-            let _ = state.element().src_pad().store_sticky_event(&event);
-        }
-    }
-    put_back(state, session);
-}
-
 /// Pushes what is due, without the session. With `for_base_class`, it returns the first frame that the base class is to push.
 fn push(state: &SharedState, due: Due, for_base_class: bool) -> Result<Option<gst::Buffer>, gst::FlowError> {
     let element = state.element();
@@ -199,7 +182,7 @@ fn pop(state: &SharedState, session: &mut Session, due: Due) -> Option<Leaving> 
                     *published
                 });
                 let promised = published.latency.promised(state.timer.now());
-                posting::warn(state, session.notices.of_ignored_latency(promised, published.latency.own));
+                posting::warn(state, session.warnings.of_ignored_latency(promised, published.latency.own));
             }
             let events = std::mem::take(&mut frame.events);
             let decided = deciding::decide(state, session, frame);

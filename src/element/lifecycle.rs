@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Start and stop: opening the engine, and releasing everything that it holds.
+//! What begins and ends: the engine at start and stop, and a stream, at its end or in a flush.
 
 use gst::prelude::*;
 use gst_base::prelude::*;
@@ -10,8 +10,10 @@ use super::messages::log::{self, CAT};
 use super::messages::posting;
 use super::messages::stats::PublishedState;
 use super::properties::settings::Backend;
+use super::queue::Leaving;
 use super::session::Session;
 use super::state::SharedState;
+use super::{entering, leaving};
 use crate::engine::{DeviceSelector, Engine};
 
 /// Opens the engine that the settings select, in the pipeline's CUDA context if it has one.
@@ -47,6 +49,35 @@ pub fn start(state: &SharedState) -> Result<(), gst::ErrorMessage> {
     element.set_passthrough(passthrough);
     element.notify("active-backend");
     Ok(())
+}
+
+/// Forgets the objects of the stream that ends, and warns of settings by which it has covered nothing.
+pub fn end_stream(state: &SharedState) {
+    let settings = state.settings();
+    let texts = state.with_session(|session| {
+        session.tracker.clear();
+        let size = session.format.as_ref().map_or((0, 0), |format| format.picture_size);
+        session.warnings.at_end(&settings.regions, size)
+    });
+    posting::warn(state, texts.unwrap_or_default());
+}
+
+/// Drops all frames in the element. Of the events between them, those that are sticky are kept.
+pub fn flush(state: &SharedState) {
+    let Some(mut session) = state.take_session() else { return };
+    session.discard_frames();
+    session.tracker.clear();
+    session.timing.forget_intervals();
+    (session.has_failed, session.has_gap) = (false, false);
+    for leaving in std::mem::take(&mut session.queue.leaving) {
+        if let Leaving::Event(event) = leaving
+            && event.is_sticky()
+        {
+            let _ = state.element().src_pad().store_sticky_event(&event);
+        }
+    }
+    leaving::put_back(state, session);
+    entering::set_segment(state, gst::Segment::new());
 }
 
 /// Closes the engine. Frames in flight are dropped.

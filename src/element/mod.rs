@@ -20,8 +20,6 @@ mod queue;
 pub mod regions;
 mod session;
 mod state;
-#[cfg(test)]
-mod tests;
 mod timer;
 
 use gst::glib;

@@ -12,7 +12,7 @@ use super::memory::gstcuda::CudaStream;
 use super::memory::mapping;
 use super::memory::registration;
 use super::messages::errors::FrameFailure;
-use super::messages::notices::Notices;
+use super::messages::warnings::Warnings;
 use super::properties::settings::Settings;
 use super::queue::{Leaving, Outcome, Queue};
 use super::regions::settings::RegionMode;
@@ -39,7 +39,7 @@ pub struct Session {
     /// The caps that were refused last, until others are accepted.
     pub refused_caps: Option<gst::Caps>,
     /// What the bus and the log say once.
-    pub notices: Notices,
+    pub warnings: Warnings,
     pub timing: Timing,
     /// The thread in which control bindings set properties now.
     pub controlled_by: Option<ThreadId>,
@@ -77,7 +77,7 @@ impl Session {
             base_has_discont: false,
             format: None,
             refused_caps: None,
-            notices: Notices::default(),
+            warnings: Warnings::default(),
             timing: Timing::default(),
             controlled_by: None,
             settings,

@@ -12,13 +12,14 @@ mod formats;
 mod live;
 mod look_ahead;
 mod mosaic;
-mod notices;
+
 mod pipelines;
 mod regions;
 mod soft_cover;
 mod stereo;
 mod tracks;
 mod uncertain;
+mod warnings;
 
 // Shell scripts, Python programs that they start, and plugin files.
 #[cfg(unix)]

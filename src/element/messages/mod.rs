@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: MPL-2.0
 //! All that the element says: messages on the bus, with their texts, the log, and `stats`.
 
-pub mod advice;
 pub mod errors;
 pub mod log;
-pub mod notices;
+
 pub mod orientation;
 pub mod posting;
 pub mod qos;
 pub mod region_message;
 pub mod stats;
+#[cfg(test)]
+mod tests;
+pub mod warnings;

@@ -6,7 +6,7 @@ use gst_base::prelude::*;
 
 use super::errors::FrameFailure;
 use super::log::CAT;
-use super::notices::Notice;
+use super::warnings::Warning;
 use crate::element::properties::PropertyError;
 use crate::element::session::Session;
 use crate::element::state::SharedState;
@@ -39,7 +39,7 @@ pub fn warn_of_frame(state: &SharedState, text: Option<String>) {
 /// Posts a warning, once, that output in CUDA memory has no pool. It is no error: GStreamer tries again. If that fails too, upstream ends
 /// with not-negotiated, which has no cause.
 pub fn warn_of_output_pool(state: &SharedState) {
-    if state.with_session(|session| session.notices.is_first(Notice::OutputPool)) == Some(true) {
+    if state.with_session(|session| session.warnings.is_first(Warning::OutputPool)) == Some(true) {
         gst::element_warning!(
             state.element(),
             gst::ResourceError::NoSpaceLeft,
@@ -64,7 +64,7 @@ pub fn report_refused_value(state: &SharedState, error: &PropertyError) {
     let thread = std::thread::current().id();
     let of_binding = |session: &mut Session| {
         let is_controlled = session.controlled_by == Some(thread);
-        is_controlled.then(|| session.notices.is_first(Notice::ControlledValue(error.property)))
+        is_controlled.then(|| session.warnings.is_first(Warning::ControlledValue(error.property)))
     };
     match state.with_session(of_binding).flatten() {
         None => warn(state, [error.to_string()]),

@@ -159,4 +159,53 @@ impl RegionSettings {
             },
         }
     }
+
+    /// Whether a zone counts.
+    pub fn has_zones(&self) -> bool {
+        !self.rules().zones.is_empty()
+    }
+
+    /// Whether detections can count.
+    pub fn has_detections(&self) -> bool {
+        self.sources.intersects(RegionSources::ROI | RegionSources::ANALYTICS)
+    }
+
+    /// Whether there may be regions without a detector.
+    pub fn has_fixed_regions(&self) -> bool {
+        self.has_zones() || self.sources.contains(RegionSources::ALPHA)
+    }
+
+    /// Whether it is no fault that no detector attaches anything: there may be other regions, and no setting asks for
+    /// detections.
+    pub fn needs_no_detector(&self) -> bool {
+        self.has_fixed_regions() && self.for_detections().is_empty()
+    }
+
+    /// The settings that ask for detections to cover. The default of `region-sources` asks for none: who sets zones alone
+    /// leaves it. Where detections are shown, a lack of them hides more.
+    pub fn for_detections(&self) -> Vec<&'static str> {
+        if self.mode == RegionMode::Outside || !self.has_detections() {
+            return Vec::new();
+        }
+        names([
+            ("region-sources", self.sources != RegionSources::ALL),
+            ("labels", !self.labels.is_empty()),
+            ("min-confidence", self.min_confidence > 0.0),
+            ("shape", self.shape == ObjectShape::Mask),
+            ("look-ahead", self.look_ahead > 0),
+            ("on-lost", self.on_lost == OnLost::Cover),
+            ("on-missing", self.on_missing != OnMissing::Auto),
+        ])
+    }
+
+    /// Whether nothing may be covered although there are regions: what is shown is the whole picture, or an alpha channel has
+    /// no object.
+    pub fn may_hide_nothing(&self) -> bool {
+        self.mode == RegionMode::Outside || self.sources.contains(RegionSources::ALPHA)
+    }
+}
+
+/// The names of settings that are set.
+pub fn names<const N: usize>(settings: [(&'static str, bool); N]) -> Vec<&'static str> {
+    settings.into_iter().filter_map(|(name, is_set)| is_set.then_some(name)).collect()
 }

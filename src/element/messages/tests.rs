@@ -4,8 +4,8 @@
 use gst::prelude::*;
 use gst::subclass::prelude::ObjectSubclassIsExt;
 
-use super::CudaGaussBlur;
 use crate::cpu::faults;
+use crate::element::CudaGaussBlur;
 
 /// A playing element, its bus and a harness, with caps of 64x64.
 fn start(properties: &[(&str, &str)]) -> (CudaGaussBlur, gst::Bus, gst_check::Harness) {

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: MPL-2.0
-//! What the bus and the log say once from start to stop. What settings say without a frame is in `regions/advice`.
+//! Warnings that the bus or the log has once from start to stop: which are due, and their texts.
 
 use std::collections::BTreeSet;
 
 use super::orientation;
 use crate::element::cover::FrameCover;
 use crate::element::properties::settings::Settings;
-use crate::element::regions::settings::{ObjectShape, OnMissing, RegionMode, RegionSettings, RegionSources};
+use crate::element::regions::settings::{
+    CoverKind, ObjectShape, OnLost, OnMissing, RegionMode, RegionSettings, RegionSources, names,
+};
 use crate::filter::BlurParams;
 use crate::filter::plan::Selection;
 use crate::filter::regions::Region;
@@ -16,9 +18,9 @@ use crate::regions::frame_regions::{EnteredFrame, FrameRegion, Origin};
 use crate::regions::hidden::CoveredPart;
 use crate::regions::rules::MAX_DETECTIONS;
 
-/// What is said once.
+/// What there is one warning of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Notice {
+pub enum Warning {
     /// The kernel is too small for sigma, which only the log says.
     KernelSize,
     /// A frame without readable detector metas is covered or dropped.
@@ -65,8 +67,8 @@ pub enum Notice {
 
 /// What has been said, and what is known of the frames for it.
 #[derive(Debug, Default)]
-pub struct Notices {
-    given: BTreeSet<Notice>,
+pub struct Warnings {
+    given: BTreeSet<Warning>,
     /// Whether region-mode was other than frame.
     has_had_regions: bool,
     /// Frames that need a detector, since the last one that needs none.
@@ -154,15 +156,15 @@ const ENOUGH_DETECTIONS: u32 = 60;
 /// Most labels that are named.
 const MOST_LABELS: usize = 8;
 
-impl Notices {
+impl Warnings {
     /// Whether this is the first time that this is said.
-    pub fn is_first(&mut self, notice: Notice) -> bool {
-        self.given.insert(notice)
+    pub fn is_first(&mut self, warning: Warning) -> bool {
+        self.given.insert(warning)
     }
 
-    fn once(&mut self, notice: Notice, text: impl FnOnce() -> Option<String>) -> Option<String> {
-        let text = if self.given.contains(&notice) { None } else { text() };
-        text.inspect(|_| _ = self.given.insert(notice))
+    fn once(&mut self, warning: Warning, text: impl FnOnce() -> Option<String>) -> Option<String> {
+        let text = if self.given.contains(&warning) { None } else { text() };
+        text.inspect(|_| _ = self.given.insert(warning))
     }
 
     /// What to warn of before a frame is blurred as a whole.
@@ -170,13 +172,13 @@ impl Notices {
         self.without_regions.restart();
         self.without_cover.restart();
         // Else settings of regions are for later.
-        if self.has_had_regions { None } else { self.once(Notice::WholeFrames, || settings.ignored_by_frame()) }
+        if self.has_had_regions { None } else { self.once(Warning::WholeFrames, || ignored_by_frame(settings)) }
     }
 
     /// What to warn of where frames are held back for a time that is not known.
     pub fn of_unknown_latency(&mut self, settings: &RegionSettings) -> Option<String> {
         let property = if settings.mode == RegionMode::Frame { "max-in-flight" } else { "look-ahead" };
-        self.once(Notice::Latency, || {
+        self.once(Warning::Latency, || {
             Some(format!(
                 "the latency that {property} adds is not known, because the caps have no frame rate and frames have neither \
                  timestamps nor durations: a live pipeline drops frames as too late; set a frame rate in the caps, or \
@@ -188,7 +190,7 @@ impl Notices {
     /// What to warn of where frames come `late` after the time that the latency of `upstream` says.
     pub fn of_late_upstream(&mut self, late: gst::ClockTime, upstream: gst::ClockTime) -> Option<String> {
         let [late, upstream] = [late, upstream].map(gst::ClockTime::mseconds);
-        self.once(Notice::LateUpstream, || {
+        self.once(Warning::LateUpstream, || {
             Some(format!(
                 "frames come up to {late} ms later than the latency of {upstream} ms that upstream reports: look-ahead adds as much \
                  to its own latency; let the element that takes this time, such as a detector, answer the LATENCY query"
@@ -199,7 +201,7 @@ impl Notices {
     /// What to warn of where a frame leaves because the application counts on less than the present latency.
     pub fn of_ignored_latency(&mut self, promised: gst::ClockTime, latency: gst::ClockTime) -> Option<String> {
         let [short, long] = [promised, latency].map(gst::ClockTime::mseconds);
-        self.once(Notice::IgnoredLatency, || {
+        self.once(Warning::IgnoredLatency, || {
             (promised < latency).then(|| {
                 format!(
                     "the latency is {long} ms, but the application has not asked for it since it was {short} ms: frames leave after \
@@ -211,7 +213,7 @@ impl Notices {
 
     /// What to warn of where regions are covered in a stream that players turn, as its tag says at this pad, and that no element has turned.
     pub fn of_orientation(&mut self, pad: &gst::Pad) -> Option<String> {
-        let orientation = self.once(Notice::Turned, || orientation::of_stream(pad))?;
+        let orientation = self.once(Warning::Turned, || orientation::of_stream(pad))?;
         (!orientation::is_turned_upstream(pad)).then(|| {
             format!(
                 "players turn this stream (tag image-orientation={orientation}), but zones and detections count in the picture \
@@ -232,7 +234,7 @@ impl Notices {
         let is_acted_on = cover.is_none_or(|cover| cover.is_missing && cover.part == CoveredPart::Frame);
         // Values other than auto apply to every frame whose metas can be read.
         let is_unasked = is_unreadable || settings.on_missing == OnMissing::Auto;
-        self.once(Notice::Missing, || (is_acted_on && is_unasked).then(|| missing(is_unreadable, cover, times)))
+        self.once(Warning::Missing, || (is_acted_on && is_unasked).then(|| missing(is_unreadable, cover, times)))
     }
 
     /// What to warn of before a frame is covered; `has_detector` says whether the stream has had metas of a detector.
@@ -252,13 +254,13 @@ impl Notices {
         self.has_detector = has_detector;
         self.tally.add(settings, found, size);
         let texts = [
-            self.once(Notice::Zone, || settings.zones.suspicious()),
-            self.once(Notice::ZonesLeftOut, || settings.zones_left_out()),
+            self.once(Warning::Zone, || settings.zones.suspicious()),
+            self.once(Warning::ZonesLeftOut, || zones_left_out(settings)),
             self.no_regions(settings, self.without_regions.is_over(), "for 2 s"),
             self.none_counts(settings, self.tally.detections >= ENOUGH_DETECTIONS, size),
-            self.once(Notice::Detections, || many_detections(settings, found)),
-            self.once(Notice::NoMask, || no_mask(settings, found)),
-            self.once(Notice::OldMask, || old_mask(settings, found)),
+            self.once(Warning::Detections, || many_detections(settings, found)),
+            self.once(Warning::NoMask, || no_mask(settings, found)),
+            self.once(Warning::OldMask, || old_mask(settings, found)),
         ];
         texts.into_iter().flatten().collect()
     }
@@ -277,13 +279,13 @@ impl Notices {
             self.no_regions(settings, without_regions, TO_THE_END),
             self.none_counts(settings, self.tally.detections > 0, size),
             self.hides_nothing(settings, without_cover, TO_THE_END),
-            self.once(Notice::IdleZones, || is_idle.then(|| idle.to_owned())),
+            self.once(Warning::IdleZones, || is_idle.then(|| idle.to_owned())),
         ];
         texts.into_iter().flatten().collect()
     }
 
     fn no_regions(&mut self, settings: &RegionSettings, is_due: bool, since: &str) -> Option<String> {
-        let is_said = self.given.contains(&Notice::NoRegions) || self.given.contains(&Notice::ZonesLeftOut);
+        let is_said = self.given.contains(&Warning::NoRegions) || self.given.contains(&Warning::ZonesLeftOut);
         if is_said || settings.needs_no_detector() {
             return None;
         }
@@ -291,7 +293,7 @@ impl Notices {
         let (mode, covered) = if is_outside { ("outside", "shown") } else { ("inside", "covered") };
         if !settings.has_detections() {
             // There is nothing to wait for.
-            return self.once(Notice::NoRegions, || settings.no_source(mode, covered));
+            return self.once(Warning::NoRegions, || no_source(settings, mode, covered));
         }
         if self.has_detector || !is_due {
             return None;
@@ -317,7 +319,7 @@ impl Notices {
                 "; if there is no detector, leave roi and analytics out of region-sources",
             ),
         };
-        self.once(Notice::NoRegions, || {
+        self.once(Warning::NoRegions, || {
             Some(format!(
                 "{outcome}: {cause} no frame had a detector's meta of the kinds that region-sources names; {cure}put \
                  cudagaussblur right after a detector, and check that the detector has its model (a detector that attaches \
@@ -327,7 +329,7 @@ impl Notices {
     }
 
     fn none_counts(&mut self, settings: &RegionSettings, is_due: bool, (width, height): (u32, u32)) -> Option<String> {
-        if self.tally.has_counted || !is_due || !self.is_first(Notice::NoneCounts) {
+        if self.tally.has_counted || !is_due || !self.is_first(Warning::NoneCounts) {
             return None;
         }
         let DetectionTally { detections, beyond, labels, most_certain, .. } = &self.tally;
@@ -374,7 +376,7 @@ impl Notices {
             _ => ("inside", "the alpha channel had no object (it was below 128 everywhere)", of_alpha),
         };
         let text = || format!("region-mode={mode} has covered nothing {since}: {cause}; {cure}");
-        self.once(Notice::HidesNothing, || Some(text()))
+        self.once(Warning::HidesNothing, || Some(text()))
     }
 
     /// What to warn of where a cover of a frame hides nothing, or a blur does not change what it covers.
@@ -395,9 +397,9 @@ impl Notices {
         }
         let texts = [
             self.hides_nothing(&settings.regions, self.without_cover.is_over(), "for 2 s"),
-            self.once(Notice::Mosaics, || cover.is_joined.then(|| JOINED_MOSAICS.to_owned())),
-            self.once(Notice::PlanesLeftOut, || planes_left_out(left_out)),
-            self.once(Notice::BlurTooSmall, || blur_too_small(settings, too_small)),
+            self.once(Warning::Mosaics, || cover.is_joined.then(|| JOINED_MOSAICS.to_owned())),
+            self.once(Warning::PlanesLeftOut, || planes_left_out(left_out)),
+            self.once(Warning::BlurTooSmall, || blur_too_small(settings, too_small)),
         ];
         texts.into_iter().flatten().collect()
     }
@@ -426,6 +428,37 @@ impl DetectionTally {
             self.most_certain = self.most_certain.into_iter().chain(detection.confidence).reduce(f32::max);
         }
     }
+}
+
+/// A warning of settings that region-mode=frame ignores.
+fn ignored_by_frame(settings: &RegionSettings) -> Option<String> {
+    let set = names([
+        ("zones", !settings.zones.as_slice().is_empty()),
+        ("region-sources=alpha", settings.sources.contains(RegionSources::ALPHA)),
+        ("labels", !settings.labels.is_empty()),
+        ("cover", settings.cover != CoverKind::Blur),
+        ("shape", settings.shape != ObjectShape::Box),
+        ("feather", settings.edge.feather > 0),
+        ("grow", settings.edge.grow != 0),
+    ]);
+    let (list, verb) = (set.join(", "), if set.len() == 1 { "is" } else { "are" });
+    let text = "set, but region-mode=frame ignores that and blurs the whole picture by sigma; set region-mode to inside or \
+                outside";
+    (!set.is_empty()).then(|| format!("{list} {verb} {text}"))
+}
+
+/// A warning of zones that do not count.
+fn zones_left_out(settings: &RegionSettings) -> Option<String> {
+    let text = "zones is set, but region-sources does not name zones, so that none counts; add zones to it";
+    (!settings.zones.as_slice().is_empty() && !settings.has_zones()).then(|| text.to_owned())
+}
+
+/// A warning where nothing can have regions. In it, as in others, regions are `covered`, or shown, by `mode`.
+fn no_source(settings: &RegionSettings, mode: &str, covered: &str) -> Option<String> {
+    let text = "zones is empty, and region-sources names no detections; set zones, or add roi or analytics to \
+                region-sources";
+    let has_source = settings.has_fixed_regions() || settings.has_detections();
+    (!has_source).then(|| format!("region-mode={mode} has nothing that can be {covered}: {text}"))
 }
 
 fn missing(is_unreadable: bool, cover: Option<&FrameCover>, times: &FrameTimes) -> String {
