@@ -164,7 +164,7 @@ impl Session {
         }
     }
 
-    /// Notes memory that the device may read, see [`host_registration`].
+    /// Notes memory that the device may read, see [`registration`].
     pub fn note_sighting(&self, input: &gst::BufferRef, element: &gst_base::BaseTransform) {
         if let Some(source) = self.engine.pinned() {
             registration::note_sighting(input, &source, element.as_ptr() as usize);

@@ -7,7 +7,7 @@ use super::orientation;
 use crate::element::cover::FrameCover;
 use crate::element::properties::settings::Settings;
 use crate::element::regions::settings::{
-    CoverKind, ObjectShape, OnLost, OnMissing, RegionMode, RegionSettings, RegionSources, names,
+    CoverKind, ObjectShape, OnMissing, RegionMode, RegionSettings, RegionSources, names,
 };
 use crate::filter::BlurParams;
 use crate::filter::plan::Selection;
