@@ -45,7 +45,6 @@ class Input:
         video = max(videos, key=lambda stream: pictures.get(stream.get_stream_id(), 0))
         self.video, depth = video.get_stream_id(), video.get_depth()
         self.bits, self.has_alpha = DEEP.get(depth, 8), depth in ALPHA
-        self.is_viewable = is_viewable(video)
         names = {"audio": "sound", "unknown": "data"}
         self.streams = {stream.get_stream_id(): names.get(stream.get_stream_type_nick(), stream.get_stream_type_nick())
                         for stream in streams}
@@ -119,14 +118,6 @@ class Input:
         lacks = [f"{kind} ({lacks.count(kind)} streams)" if lacks.count(kind) > 1 else kind for kind in dict.fromkeys(lacks)]
         lacks += self.others + [f"a stream for which GStreamer has no {name}" for name in self.lacking]
         return [f"left out: {', '.join(lacks)}"] if lacks else []
-
-
-def is_viewable(video):
-    """Whether decoded pictures are as a viewer sees them, of an even size and of 4:2:0, so that results need no other ones."""
-    tags = video.get_tags()
-    is_upright = not tags or tags.get_string(Gst.TAG_IMAGE_ORIENTATION)[1] in (None, "rotate-0")
-    is_square, is_even = video.get_par_num() == video.get_par_denom(), not (video.get_width() | video.get_height()) % 2
-    return is_upright and is_square and is_even and video.get_caps()[0].get_string("chroma-format") == "4:2:0"
 
 
 def names_of(tags):

@@ -118,13 +118,13 @@ class Setup:
         # The others serve if the first one fails: an encoder of a GPU does not take every size.
         self.encoders = [encoder for encoder in encoders if encoder.muxer is encoders[0].muxer]
 
-    def elements(self, format, finder, may_stay_on_device=False):
+    def elements(self, format, finder, is_on_device=False):
         """From decoded frames to covered ones, as a viewer sees them: turned as the file says, with square pixels, and of an even
-        size, because 4:2:0 needs that. Frames that are so already may be in CUDA memory, where no element here turns or scales them."""
+        size, because 4:2:0 needs that. In CUDA memory no element here turns or scales frames, so they have to be so already."""
         width, height = self.size
         sides = f"width=[2,{width},2],height=[2,{height},2],pixel-aspect-ratio=1/1"
         turn, caps = "videoflip video-direction=auto ! ", f"video/x-raw,format={format},{sides}"
-        if may_stay_on_device and not self.is_scaled:
+        if is_on_device:
             turn, caps = "", f"video/x-raw(memory:CUDAMemory),format={ON_DEVICE[format]},{sides};{caps}"
         return (f"videoconvert ! {turn}videoscale ! capsfilter caps=\"{caps}\" ! {QUEUE} ! {finder} ! {QUEUE} ! {self.blur} ! "
                 f"{QUEUE} ! videoconvert")

@@ -19,17 +19,21 @@ from .terminal import Full, Refused, count
 def cover(setup, path, descriptor, progress):
     """Writes the covered video to an open file: with the next encoder if one fails, and without sound if all do. Returns its Work."""
     input, with_sound, reason = Input(path), setup.sound, None
+    is_on_device = not setup.is_scaled
     encoders = (setup.ten_bit_encoders if input.bits > 8 else []) + setup.encoders
     while True:
         os.ftruncate(descriptor, 0)
         os.lseek(descriptor, 0, os.SEEK_SET)
-        work = Work(setup, encoders[0], input, descriptor, with_sound)
+        work = Work(setup, encoders[0], input, descriptor, with_sound, is_on_device)
         try:
             work.run(progress)
         except (Full, Stuck):
             raise
         except Refused as refused:
-            if work.decoded and len(encoders) > 1:
+            if work.is_on_device:
+                # In host memory pictures are turned, scaled and converted.
+                is_on_device = False
+            elif work.decoded and len(encoders) > 1:
                 encoders = encoders[1:]
             elif work.has_sound and work.searching == work.searched:
                 with_sound, reason = False, refused
@@ -53,7 +57,7 @@ def versions(work):
 class Work:
     """The pipeline that covers one file and writes the result to an open file. `notes` are sentences about the result."""
 
-    def __init__(self, setup, encoder, input, descriptor, with_sound):
+    def __init__(self, setup, encoder, input, descriptor, with_sound, is_on_device=False):
         self.setup, self.input, self.encoder, self.notes = setup, input, encoder, []
         self.muxer = encoder.muxer
         # What the detector has found in each frame; and parts of the frames around that, until the message about a frame comes.
@@ -72,8 +76,9 @@ class Work:
         self.pushed, self.ends, self.posted = [], [], []
         self.bits = min(input.bits, 10) if encoder in TEN_BIT_ENCODERS else 8
         format = "I420_10LE" if self.bits == 10 else "I420"
-        # From NVDEC to NVENC. An encoder of the processor downloads every frame, so that searched ones would be downloaded twice.
-        may_stay_on_device = input.is_viewable and self.bits == input.bits and encoder.reads_cuda_memory()
+        # Whether frames stay in CUDA memory. An encoder of the processor downloads every frame, so that searched ones would be
+        # downloaded twice.
+        self.is_on_device = is_on_device and self.bits == input.bits and encoder.reads_cuda_memory()
         # Streams that decode to none of these, such as subtitles, are not exposed.
         formats = ["video/x-raw(ANY)"] + (["audio/x-raw(ANY)", *self.muxer.copied] if with_sound else [])
         # compositor drops the tag that says how the picture is turned.
@@ -81,7 +86,7 @@ class Work:
         self.pipeline = Gst.parse_launch(
             f'uridecodebin name=input caps="{";".join(formats)}" expose-all-streams=false '
             f"{QUEUE} name=video ! {alpha if input.has_alpha else ''}identity name=head single-segment=true ! "
-            f"{setup.elements(format, setup.finder, may_stay_on_device)} ! {encoder.element} name=encoder {encoder.settings} ! "
+            f"{setup.elements(format, setup.finder, self.is_on_device)} ! {encoder.element} name=encoder {encoder.settings} ! "
             f"{self.muxer.element} name=mux ! fdsink name=file async=false fd={descriptor}")
         self.source, self.video, self.blur = (self.pipeline.get_by_name(name) for name in ("input", "video", "blur"))
         self.source.set_property("uri", input.uri)
@@ -146,8 +151,10 @@ class Work:
         self.probes.append((pad, pad.add_probe(Gst.PadProbeType.EVENT_DOWNSTREAM, probe)))
 
     def copy_tags(self, _, event):
-        """Gives the muxer those tags of the whole file that the result gets."""
+        """Gives the muxer those tags of the whole file that the result gets, and says if players turn the pictures."""
         mux = self.pipeline.get_by_name("mux")
+        if self.is_on_device and event.type == Gst.EventType.TAG and is_turned_by(event.parse_tag()):
+            self.post("turned")
         if hasattr(mux, "add_tag_value") and event.type == Gst.EventType.TAG and (tags := event.parse_tag()).get_scope() == Gst.TagScope.GLOBAL:
             for tag in names_of(tags) & TAGS:
                 mux.add_tag_value(Gst.TagMergeMode.KEEP, tag, tags.get_value_index(tag, 0))
@@ -256,6 +263,8 @@ class Work:
                 self.crops.pop(self.report.frames - 1, None)
             elif kind == "no-video":
                 raise Refused(NO_PICTURES)
+            elif kind == "turned":
+                raise Refused("its pictures are turned, which no element does in CUDA memory")
             elif kind == "new-size":
                 raise Refused("its pictures change their size: cut it there, and cover the parts")
             done = min(self.encoded, len(self.pushed))
@@ -303,3 +312,8 @@ class Work:
         if self.report.whole:
             notes.append(f"{count(self.report.whole, 'frame')} are covered as a whole")
         return notes
+
+
+def is_turned_by(tags):
+    """Whether players turn pictures with these tags."""
+    return tags.get_string(Gst.TAG_IMAGE_ORIENTATION)[1] not in (None, "rotate-0")

@@ -116,8 +116,8 @@ impl CellMeans<'_> {
     #[inline(always)]
     pub unsafe fn execute(&self, cell_rows: Range<usize>) {
         for cell_row in cell_rows {
-            // SAFETY: the source holds the samples of this row of cells, which nobody writes, and the memory its words, which nobody else accesses, as the
-            // caller guarantees.
+            // SAFETY: the source holds the samples of this row of cells, which nobody writes, and the memory its words, which
+            // nobody else accesses, as the caller guarantees.
             unsafe { self.execute_row(cell_row) };
         }
     }

@@ -131,7 +131,8 @@ impl Write<'_> {
                 *cells = Some(cell_row);
                 row.resize(bytes, 0);
                 for pyramid in *grids {
-                    // SAFETY: `memory` holds the words of `pyramid`, of which `cell_row` is a row, and nobody writes them, as the caller guarantees.
+                    // SAFETY: `memory` holds the words of `pyramid`, of which `cell_row` is a row, and nobody writes them, as the
+                    // caller guarantees.
                     unsafe { self.compose_cells(pyramid, *memory, cell_row, row) };
                 }
             }
@@ -159,7 +160,8 @@ impl Write<'_> {
         let (layout, CellPyramid { grid, first_word, .. }) = (&self.layout, pyramid);
         let (across, channels) = (grid.cells[0], grid.channels.len());
         let first = first_word + (cell_row * across) as usize * channels;
-        // SAFETY: `memory` holds the words of the pyramid, of which these are a row of its first level, and nobody writes them, as the caller guarantees.
+        // SAFETY: `memory` holds the words of the pyramid, of which these are a row of its first level, and nobody writes them, as
+        // the caller guarantees.
         let means = unsafe { std::slice::from_raw_parts(memory.add(first), across as usize * channels) };
         for (cell, means) in (0..across).zip(means.chunks_exact(channels)) {
             let samples = grid.samples(0, cell);

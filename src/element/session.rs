@@ -93,8 +93,8 @@ impl Session {
         }
     }
 
-    /// Whether frames pass through unchanged, and the base class is in passthrough. It never does where regions are covered, because every change
-    /// between passthrough and a blur renegotiates, nor where frames are uploaded or downloaded.
+    /// Whether frames pass through unchanged, and the base class is in passthrough. It never does where regions are covered,
+    /// because every change between passthrough and a blur renegotiates, nor where frames are uploaded or downloaded.
     pub fn is_passthrough(&self) -> bool {
         self.settings.regions.mode == RegionMode::Frame
             && match &self.format {

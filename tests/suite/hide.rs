@@ -578,6 +578,57 @@ runpy.run_path(sys.argv[0], run_name='__main__')
     assert_eq!(names(&workspace.0.join("out")).iter().filter(|name| name.contains("mp4")).count(), 0);
 }
 
+/// With an encoder that reads CUDA memory, frames of NVDEC stay there. Pictures that have to be turned are covered in host memory.
+#[test]
+fn pictures_that_cannot_stay_on_the_device_are_as_a_viewer_sees_them() {
+    let workspace = Workspace::new("hide-device");
+    // Decoders of this machine have host memory, in which odd and wide pictures are scaled as ever.
+    workspace.write(
+        "device.py",
+        "import runpy, sys
+sys.path.insert(0, sys.argv[1])
+import gi
+for name in 'Gst', 'GstPbutils', 'GstVideo': gi.require_version(name, '1.0')
+from gi.repository import Gst
+Gst.init(None)
+import hide.batch, hide.jobs
+hide.jobs.Encoder.reads_cuda_memory = lambda self: True
+cover = hide.batch.cover
+def told(setup, path, *more):
+    work = cover(setup, path, *more)
+    print(path.rsplit('/')[-1], work.is_on_device, file=open('told', 'a'))
+    return work
+hide.batch.cover = told
+sys.argv = sys.argv[1:]
+sys.argv[0] += '/hide.py'
+runpy.run_path(sys.argv[0], run_name='__main__')
+",
+    );
+    workspace.shell(
+        "mkdir in
+         clip() { gst-launch-1.0 -q videotestsrc num-buffers=6 ! video/x-raw,width=$1,height=$2,framerate=30/1,pixel-aspect-ratio=$3,format=$4 ! \
+             x264enc speed-preset=ultrafast key-int-max=3 ! h264parse ! mp4mux ! filesink location=in/$5.mp4; }
+         clip 128 96 1/1 I420 plain
+         clip 128 96 1/1 I420 turned
+         clip 129 97 1/1 Y444 odd
+         clip 128 96 4/3 I420 wide",
+    );
+    media::turn(&workspace.0.join("in/turned.mp4"));
+    let options = "--backend=cpu --hide=everything in";
+    workspace.stdout(&format!("hide.py {options} --out=host"));
+    workspace.stdout(&format!("scripts/python gi -- device.py $ROOT/examples {options} --out=device"));
+    let told = fs::read_to_string(workspace.0.join("told")).unwrap();
+    assert_eq!(told, "odd.mp4 True\nplain.mp4 True\nturned.mp4 False\nwide.mp4 True\n");
+    for name in ["plain", "turned", "odd", "wide"] {
+        let [host, device] = ["host", "device"].map(|folder| workspace.0.join(folder).join(format!("{name}.mp4")));
+        assert_eq!(media::h264(&host), media::h264(&device), "{name}");
+        assert!(
+            media::frames(&host, "") == media::frames(&device, "") && media::frames(&host, "").len() == 6,
+            "{name}"
+        );
+    }
+}
+
 /// Faces lead to small people, so frames without a face are counted.
 #[test]
 fn frames_in_which_no_face_leads_to_a_person_are_counted() {

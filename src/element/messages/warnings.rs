@@ -211,7 +211,8 @@ impl Warnings {
         })
     }
 
-    /// What to warn of where regions are covered in a stream that players turn, as its tag says at this pad, and that no element has turned.
+    /// What to warn of where regions are covered in a stream that players turn, as its tag says at this pad, and that no element
+    /// has turned.
     pub fn of_orientation(&mut self, pad: &gst::Pad) -> Option<String> {
         let orientation = self.once(Warning::Turned, || orientation::of_stream(pad))?;
         (!orientation::is_turned_upstream(pad)).then(|| {
