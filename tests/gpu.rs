@@ -24,7 +24,8 @@ use gstcudagaussblur::cuda::driver::{DeviceMemory, Module, Stream, device};
 use gstcudagaussblur::cuda::jit::NvrtcError;
 use gstcudagaussblur::cuda::jit::nvrtc::Nvrtc;
 use gstcudagaussblur::cuda::kernels::abi::{KernelSet, PixelFamily, RowsArgs};
-use gstcudagaussblur::cuda::kernels::record::Recording;
+use gstcudagaussblur::cuda::kernels::lower::Lowering;
+use gstcudagaussblur::cuda::kernels::strategy;
 use gstcudagaussblur::cuda::process;
 use gstcudagaussblur::cuda::{CudaEngine, CudaError, DevicePlanes, Image, PassStrategy};
 use gstcudagaussblur::engine::Engine;
@@ -182,8 +183,10 @@ fn compiled_at_every_radius() {
         for (turn, planes) in planes_of_every_family(radius).iter().enumerate() {
             let plan = Plan::new(options, planes);
             let nowhere = DevicePlanes::nowhere(planes.len());
-            let recording = Recording::new(&plan, &nowhere, 0, KernelSet::TensorCores, &plan.whole());
-            let gains: Vec<_> = recording.batches().filter_map(|batch| batch.specialisation(limits)).collect();
+            let parts = plan.whole();
+            let lowered = Lowering::new(&plan, &parts, None, KernelSet::TensorCores).lower(&parts, &nowhere, 0);
+            let gains: Vec<_> =
+                lowered.blurs().iter().filter_map(|batch| strategy::specialisation(batch, limits)).collect();
             if gains.is_empty() {
                 continue;
             }
@@ -367,9 +370,9 @@ fn break_the_context() {
     let function = module.function("trap").unwrap();
     let plan = Plan::new(BlurParams::new(1.0, 0).unwrap().into(), &[PlaneLayout::new(1, 1, 1, 8)]);
     let nowhere = DevicePlanes::nowhere(1);
-    let recording = Recording::new(&plan, &nowhere, 0, KernelSet::CudaCores, &plan.whole());
-    let batch = recording.batches().next().unwrap();
-    let launch = &batch.launches(0, batch.prebuilt(PassStrategy::Best), device.limits())[0];
+    let parts = plan.whole();
+    let batch = Lowering::new(&plan, &parts, None, KernelSet::CudaCores).lower(&parts, &nowhere, 0).blurs().remove(0);
+    let launch = &strategy::prebuilt(&batch, PassStrategy::Best).launches(&batch, 0, device.limits())[0];
     // SAFETY: the kernel traps before it touches anything.
     unsafe { launch.enqueue(function, &stream, false) }.unwrap();
     println!("{}", stream.synchronize().unwrap_err());

@@ -20,13 +20,13 @@ use gstcudagaussblur::cuda::kernels::abi::{
     AlphaArgs, ColumnsArgs, ColumnsPlane, CoverArgs, CoverRect, KernelSet, MosaicArgs, MosaicGrid, MosaicPlane,
     PixelFamily, RowsArgs, RowsPart, RowsPlane, SoftArgs, SoftGrid, StoredChannel, TensorArgs, TensorPlane,
 };
-use gstcudagaussblur::cuda::kernels::axis;
-use gstcudagaussblur::cuda::kernels::batch::{self, BlurBatch};
+use gstcudagaussblur::cuda::kernels::axis::PlaneLevel;
+use gstcudagaussblur::cuda::kernels::batch::PlaneBlur;
 use gstcudagaussblur::cuda::kernels::launch::{Args, Launch};
-use gstcudagaussblur::cuda::kernels::record::{Command as Recorded, Recorder, Recording};
-use gstcudagaussblur::cuda::kernels::strategy::BlurKernels;
+use gstcudagaussblur::cuda::kernels::lower::{self, Entry, Lowered, Lowering};
+use gstcudagaussblur::cuda::kernels::strategy::{self, BlurKernels};
 use gstcudagaussblur::cuda::kernels::tensor_direct::DirectKernel;
-use gstcudagaussblur::cuda::kernels::tensor_wide::{self, PlaneStep, Step};
+use gstcudagaussblur::cuda::kernels::tensor_wide::{PlaneStep, Step};
 use gstcudagaussblur::cuda::transfer::schedule::Schedule;
 use gstcudagaussblur::cuda::{DevicePlanes, PassStrategy, TILES};
 use gstcudagaussblur::engine::{Cover, Engine, Softness};
@@ -72,60 +72,49 @@ fn pieces(rect: Rect, bands: u32, [across, down]: [u32; 2]) -> Vec<Rect> {
     (0..bands).flat_map(band).flatten().collect()
 }
 
-/// The planes of a batch, divided into pieces of multiples of `unit`: the first pieces of all planes, then the second ones.
-fn in_turn<P: Clone>(
-    planes: &[P],
-    bands: u32,
-    unit: impl Fn(&P) -> [u32; 2],
-    rect: impl Fn(&mut P) -> &mut Rect,
-) -> Vec<Vec<P>> {
-    let mut turns: Vec<Vec<P>> = Vec::new();
-    for plane in planes {
-        for (turn, piece) in pieces(*rect(&mut plane.clone()), bands, unit(plane)).into_iter().enumerate() {
-            turns.resize_with(turns.len().max(turn + 1), Vec::new);
-            let mut part = plane.clone();
-            *rect(&mut part) = piece;
-            turns[turn].push(part);
+/// An entry divided into pieces of multiples of what its kernels process at once.
+fn divided<'a>(entry: &Entry<'a>, bands: u32) -> Vec<Entry<'a>> {
+    let of = |rect: Rect, unit: [u32; 2], piece: &dyn Fn(Rect) -> Entry<'a>| {
+        pieces(rect, bands, unit).into_iter().map(piece).collect()
+    };
+    match entry {
+        Entry::Tensor(step) => {
+            let unit = [if step.step == Step::Interpolate { 32 } else { 16 }, 4];
+            of(step.rect, unit, &|rect| Entry::Tensor(PlaneStep { rect, ..step.clone() }))
         }
+        // Of the interpolation of the chroma of packed 4:2:2 by four.
+        Entry::Level(level) => of(level.rect, [64, 1], &|rect| Entry::Level(PlaneLevel { rect, ..level.clone() })),
+        Entry::Blur(plane) => of(plane.rect, [128, 1], &|rect| Entry::Blur(PlaneBlur { rect, ..plane.clone() })),
+        other => vec![other.clone()],
     }
-    turns
 }
 
-/// The launches of a recording, whose batches are divided into bands, and the bytes that its workspace needs.
-fn launches(
-    recording: &Recording,
+/// The launches of what was lowered, whose rectangles are divided into bands, and the bytes of workspace that they need. The first pieces
+/// of all entries of a group come first, then the second ones.
+fn launches<'a>(
+    lowering: &Lowering<'a>,
+    lowered: &Lowered<'a>,
     workspace: u64,
-    kernels: impl Fn(&BlurBatch) -> BlurKernels,
+    kernels: impl Fn(&[PlaneBlur<'a>]) -> BlurKernels,
     bands: u32,
 ) -> (Vec<Launch>, usize) {
-    let intermediate = workspace + recording.temporary_bytes as u64;
-    let (mut launches, mut intermediate_bytes) = (Vec::new(), 0);
-    for command in &recording.commands {
-        match command {
-            // Which the driver does without a kernel.
-            Recorded::Copy(_) => (),
-            Recorded::Launch(launch) => launches.push(*launch),
-            Recorded::Tensor(batch) => {
-                let unit = |step: &PlaneStep| [if step.step == Step::Interpolate { 32 } else { 16 }, 4];
-                let turns = in_turn(&batch.planes, bands, unit, |step| &mut step.rect);
-                launches.extend(turns.into_iter().flat_map(tensor_wide::batches).map(|batch| batch.launch(LIMITS)));
-            }
-            Recorded::Level(batch) => {
-                // Of the interpolation of the chroma of packed 4:2:2 by four.
-                let turns = in_turn(&batch.planes, bands, |_| [64, 1], |plane| &mut plane.rect);
-                let batches = turns.into_iter().flat_map(axis::batches);
-                launches.extend(batches.flat_map(|batch| batch.launches(intermediate)));
-                intermediate_bytes = intermediate_bytes.max(batch.intermediate_bytes());
-            }
-            Recorded::Blur(whole) => {
-                let turns = in_turn(&whole.planes, bands, |_| [128, 1], |plane| &mut plane.rect);
-                let batches = turns.into_iter().flat_map(batch::batches);
-                launches.extend(batches.flat_map(|batch| batch.launches(intermediate, kernels(whole), LIMITS)));
-                intermediate_bytes = intermediate_bytes.max(whole.intermediate_bytes(kernels(whole)));
+    let intermediate = workspace + lowering.bytes() as u64;
+    let (mut all, mut most) = (Vec::new(), 0);
+    for group in &lowered.groups {
+        let mut turns: Vec<Vec<Entry>> = Vec::new();
+        for entry in group {
+            for (turn, piece) in divided(entry, bands).into_iter().enumerate() {
+                turns.resize_with(turns.len().max(turn + 1), Vec::new);
+                turns[turn].push(piece);
             }
         }
+        for turn in &turns {
+            let (launches, bytes) = lower::launches(turn, intermediate, LIMITS, &kernels);
+            all.extend(launches.into_iter().map(|(launch, _)| launch));
+            most = most.max(bytes);
+        }
     }
-    (launches, recording.temporary_bytes + intermediate_bytes)
+    (all, lowering.bytes() + most)
 }
 
 /// The address by which the program identifies a block of memory.
@@ -174,10 +163,10 @@ impl Program {
     /// With the kernels that would be compiled for frames of these planes.
     fn specialised(options: Options, planes: &[PlaneLayout]) -> Self {
         let plan = Plan::new(options, planes);
-        let recording = recorded(&plan, KernelSet::TensorCores);
-        let batches: Vec<_> = recording.batches().collect();
+        let batches = lowered(&plan, KernelSet::TensorCores).blurs();
         assert_eq!(batches.len(), 1, "{planes:?} {options:?}");
-        let specialisation = batches[0].specialisation(LIMITS).unwrap_or_else(|| panic!("{planes:?} does not gain"));
+        let specialisation = strategy::specialisation(&batches[0], LIMITS);
+        let specialisation = specialisation.unwrap_or_else(|| panic!("{planes:?} does not gain"));
         let mut defines: Vec<String> = specialisation.definitions().iter().map(|it| format!("-D{it}")).collect();
         let family = defines.iter().find_map(|it| it.strip_prefix("-DBLUR_PART_direct_")?.strip_suffix("=1"));
         defines.extend(family.map(|family| format!("-DBLUR_COMPILED_FAMILY={family}")).into_iter().collect::<Vec<_>>());
@@ -198,16 +187,18 @@ impl Program {
             let layouts: Vec<_> = src.iter().map(|plane| plane.layout).collect();
             let plan = Plan::new(case.options, &layouts);
             let workspace = address(2 * src.len());
-            let recording = Recording::new(&plan, &planes, workspace, wide, &plan.whole());
+            let lowering = Lowering::new(&plan, &plan.whole(), None, wide);
+            let lowered = lowering.lower(&plan.whole(), &planes, workspace);
             copy_planes(src, dst, &plan);
             if let Some(specialisation) = self.1 {
-                assert!(recording.batches().all(|batch| batch.specialisation(LIMITS) == Some(specialisation)));
+                let is_own = |batch: Vec<_>| strategy::specialisation(&batch, LIMITS) == Some(specialisation);
+                assert!(lowered.blurs().into_iter().all(is_own));
             }
             let specialised = self.1.map(BlurKernels::Direct);
-            let kernels = |batch: &BlurBatch| specialised.unwrap_or_else(|| batch.prebuilt(passes));
+            let kernels = |batch: &[PlaneBlur]| specialised.unwrap_or_else(|| strategy::prebuilt(batch, passes));
             let (sources, destinations) = (src.iter().map(|plane| plane.data), dst.iter().map(|plane| &*plane.data));
             let buffers = sources.map(|bytes| (bytes, false)).chain(destinations.map(|bytes| (bytes, true)));
-            self.start(buffers.collect(), &[], &launches(&recording, workspace, kernels, bands));
+            self.start(buffers.collect(), &[], &launches(&lowering, &lowered, workspace, kernels, bands));
             dst.iter_mut().for_each(|plane| self.receive(plane.data));
         })
     }
@@ -270,16 +261,17 @@ impl Drop for Program {
     }
 }
 
-/// What is recorded of a plan, for planes without memory.
-fn recorded(plan: &Plan, kernel_set: KernelSet) -> Recording<'_> {
-    Recording::new(plan, &DevicePlanes::nowhere(plan.layouts().len()), 0, kernel_set, &plan.whole())
+/// A plan lowered for planes without memory.
+fn lowered(plan: &Plan, kernel_set: KernelSet) -> Lowered<'_> {
+    let (parts, nowhere) = (plan.whole(), DevicePlanes::nowhere(plan.layouts().len()));
+    Lowering::new(plan, &parts, None, kernel_set).lower(&parts, &nowhere, 0)
 }
 
 /// Whether a case is blurred in the wide form on tensor cores alone.
 fn is_wide_on_tensor_cores(case: &Case) -> bool {
     let plan = Plan::new(case.options, &case.planes);
-    let is_tensor = |command: &Recorded| matches!(command, Recorded::Tensor(_) | Recorded::Copy(_));
-    plan.is_wide() && recorded(&plan, KernelSet::TensorCores).commands.iter().all(is_tensor)
+    let is_tensor = |entry: &Entry| matches!(entry, Entry::Tensor(_) | Entry::Copy(_));
+    plan.is_wide() && lowered(&plan, KernelSet::TensorCores).groups.iter().flatten().all(is_tensor)
 }
 
 /// Whether a case has the direct form, and tensor-core kernels for all its planes.
@@ -306,9 +298,9 @@ fn pixels_of_tensor_cores() -> Vec<Case> {
     let case = |(params, layout): (BlurParams, PlaneLayout)| {
         let options = Options { alpha: AlphaMode::Premultiply, ..params.into() };
         let plan = Plan::new(options, &[layout]);
-        let has_passes = |command: &Recorded| matches!(command, Recorded::Launch(_) | Recorded::Level(_));
-        let recording = recorded(&plan, KernelSet::TensorCores);
-        assert!(!recording.commands.iter().any(has_passes), "{params:?}: {:?}", recording.commands);
+        let has_passes = |entry: &Entry| matches!(entry, Entry::Launch(_) | Entry::Level(_));
+        let groups = lowered(&plan, KernelSet::TensorCores).groups;
+        assert!(!groups.iter().flatten().any(has_passes), "{params:?}: {groups:?}");
         Case { options, planes: vec![layout], padding: [0, 0], content: Content::Holes }
     };
     blurs.into_iter().flat_map(|params| layouts.iter().map(move |layout| (params, *layout))).map(case).collect()
@@ -390,9 +382,10 @@ impl Program {
         for set in sets {
             let block = address(planes.len());
             let in_place = DevicePlanes { sources: in_place.clone(), destinations: in_place.clone() };
-            let recorder = Recorder::new(&job.plan, &job.parts, cover.soft.as_ref(), *set);
-            let recording = recorder.record(&job.parts, &in_place, block);
-            let launches = launches(&recording, block, |batch| batch.prebuilt(PassStrategy::Best), 1);
+            let lowering = Lowering::new(&job.plan, &job.parts, cover.soft.as_ref(), *set);
+            let lowered = lowering.lower(&job.parts, &in_place, block);
+            let best = |batch: &[PlaneBlur]| strategy::prebuilt(batch, PassStrategy::Best);
+            let launches = launches(&lowering, &lowered, block, best, 1);
             assert!(!launches.0.is_empty(), "{cover:?} {planes:?}");
             self.start(picture.bytes.iter().map(|bytes| (&bytes[..], true)).collect(), &nodes, &launches);
             for (plane, want) in expected.bytes.iter().enumerate() {

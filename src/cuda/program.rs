@@ -8,12 +8,13 @@ use super::driver::{Function, Stream};
 use super::error::CudaError;
 use super::jit::{Compilation, JitRequest};
 use super::kernels::abi::KernelSet;
+use super::kernels::batch::PlaneBlur;
 use super::kernels::images::{Kernel, Part};
 use super::kernels::launch::Launch;
+use super::kernels::lower::{self, DevicePlanes, Entry, Lowering, PlaneCopy};
 use super::kernels::possible;
 use super::kernels::prebuilt::{Image, PrebuiltKernels};
-use super::kernels::record::{Command, DevicePlanes, PlaneCopy, Recorder};
-use super::kernels::strategy::{BlurKernels, PassStrategy};
+use super::kernels::strategy::{self, BlurKernels, PassStrategy};
 use super::shared_device::SharedDevice;
 use crate::filter::cover::Softness;
 use crate::filter::frame::PlaneLayout;
@@ -216,28 +217,28 @@ impl KernelSelector {
     pub fn program(&self, target: Target) -> Result<Program, CudaError> {
         let Target { job, soft, parts, planes, workspace } = target;
         let mut program = Program { is_cover: job.accesses.is_some(), ..Program::default() };
-        let mut recorder = Recorder::new(&job.plan, &job.parts, soft, self.prebuilt.images.kernel_set());
+        let mut lowering = Lowering::new(&job.plan, &job.parts, soft, self.prebuilt.images.kernel_set());
         if self.compiles_parts() {
-            let kernels = |parts| recorder.record(parts, planes, workspace).kernels(self.strategy);
+            let kernels = |parts| lowering.lower(parts, planes, workspace).kernels(self.strategy);
             program.keys = self.missing_parts(parts.iter().flat_map(kernels));
             if !program.keys.is_empty() {
-                recorder = Recorder::new(&job.plan, &job.parts, soft, KernelSet::CudaCores);
+                lowering = Lowering::new(&job.plan, &job.parts, soft, KernelSet::CudaCores);
             }
         }
+        program.workspace_bytes = lowering.bytes();
+        // Batches use it in turn, behind the temporaries.
+        let intermediate = workspace + lowering.bytes() as u64;
         for parts in parts {
-            let recording = recorder.record(parts, planes, workspace);
-            // Batches use it in turn, behind the temporaries.
-            let intermediate = workspace + recording.temporary_bytes as u64;
-            let (reads, writes) = recording.commands.split_at(recording.first_write);
-            let groups = if program.is_cover { &[reads, writes][..] } else { &[reads] };
-            for commands in groups {
+            let lowered = lowering.lower(parts, planes, workspace);
+            let (reads, writes) = lowered.groups.split_at(lowered.first_write);
+            let halves = if program.is_cover { vec![reads, writes] } else { vec![reads] };
+            for groups in halves {
                 let mut steps = Vec::new();
-                for command in *commands {
-                    self.resolve(command, intermediate, &mut steps, &mut program)?;
+                for group in groups {
+                    self.add(group, intermediate, &mut steps, &mut program)?;
                 }
                 program.groups.push(steps);
             }
-            program.workspace_bytes = recording.temporary_bytes;
         }
         program.workspace_bytes += program.intermediate_bytes;
         // Boxes that move have new programs in every frame.
@@ -247,41 +248,38 @@ impl KernelSelector {
         Ok(program)
     }
 
-    /// Adds the steps of a command, whose intermediate memory is at this address.
-    fn resolve(
+    /// Adds the steps of a group of entries, whose intermediate memory is at this address.
+    fn add(
         &self,
-        command: &Command,
+        group: &[Entry],
         intermediate: u64,
         steps: &mut Vec<Step>,
         program: &mut Program,
     ) -> Result<(), CudaError> {
         let limits = self.device().limits();
-        let (launches, bytes, compiled) = match command {
-            Command::Copy(copy) => {
-                steps.push(Step::Copy(*copy));
-                return Ok(());
-            }
-            Command::Launch(launch) => (vec![*launch], 0, None),
-            Command::Tensor(batch) => {
-                program.blurs = true;
-                (vec![batch.launch(limits)], 0, None)
-            }
-            Command::Level(batch) => (batch.launches(intermediate), batch.intermediate_bytes(), None),
-            Command::Blur(batch) => {
-                let special = self.request.as_ref().and_then(|_| batch.specialisation(limits));
-                let new_key = special.map(Compilation::Direct).filter(|key| !program.keys.contains(key));
-                program.keys.extend(new_key);
-                let ready = special.and_then(|kernel| Some((kernel, self.shared.jit.get(kernel)?)));
-                let of_special = |(kernel, _): &(_, _)| BlurKernels::Direct(*kernel);
-                let kernels = ready.as_ref().map_or(batch.prebuilt(self.strategy), of_special);
-                program.blurs = true;
-                program.compiled.extend(new_key.filter(|_| ready.is_some()));
-                let bytes = batch.intermediate_bytes(kernels);
-                (batch.launches(intermediate, kernels, limits), bytes, ready.map(|(_, compiled)| compiled))
-            }
+        let mut ready = Vec::new();
+        let choose = |batch: &[PlaneBlur]| {
+            let special = self.request.as_ref().and_then(|_| strategy::specialisation(batch, limits));
+            let new_key = special.map(Compilation::Direct).filter(|key| !program.keys.contains(key));
+            program.keys.extend(new_key);
+            let Some((kernel, compiled)) = special.and_then(|kernel| Some((kernel, self.shared.jit.get(kernel)?)))
+            else {
+                return strategy::prebuilt(batch, self.strategy);
+            };
+            program.compiled.extend(new_key);
+            ready.push((kernel, compiled));
+            BlurKernels::Direct(kernel)
         };
-        for launch in launches {
-            let function = match compiled.as_ref().and_then(|compiled| compiled.get(launch.kernel)) {
+        let (launches, bytes) = lower::launches(group, intermediate, limits, choose);
+        program.blurs |= group.iter().any(|entry| matches!(entry, Entry::Blur(_) | Entry::Tensor(_)));
+        program.intermediate_bytes = program.intermediate_bytes.max(bytes);
+        steps.extend(group.iter().filter_map(|entry| match entry {
+            Entry::Copy(copy) => Some(Step::Copy(*copy)),
+            _ => None,
+        }));
+        for (launch, special) in launches {
+            let compiled = ready.iter().find(|(kernel, _)| Some(*kernel) == special);
+            let function = match compiled.and_then(|(_, compiled)| compiled.get(launch.kernel)) {
                 Some(function) => function,
                 None => self.prebuilt.function(launch.kernel)?,
             };
@@ -291,8 +289,6 @@ impl KernelSelector {
             }
             steps.push(Step::Launch(function, Box::new(launch)));
         }
-        // Batches use it in turn, so the largest counts.
-        program.intermediate_bytes = program.intermediate_bytes.max(bytes);
         Ok(())
     }
 

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::LazyLock;
 
 use super::abi::*;
-use super::batch::{BlurBatch, PlaneBlur, divided};
+use super::batch::{self, PlaneBlur, divided};
 use super::images::Kernel;
 use super::launch::{Args, Launch};
 use crate::filter::Taps;
@@ -145,88 +145,88 @@ impl PlaneBlur<'_> {
     }
 }
 
-impl BlurBatch<'_> {
-    /// What each of its planes is computed in, with its filter slot.
-    fn direct_parts(&self) -> impl Iterator<Item = (&PlaneBlur<'_>, u32, Vec<DirectPart>)> {
-        self.planes.iter().map(|plane| {
-            let slot = self.slot_of(plane);
-            (plane, slot, plane.parts(slot))
-        })
-    }
+/// What each plane of a batch is computed in, with its filter slot.
+fn direct_parts<'p, 'a>(
+    planes: &'p [PlaneBlur<'a>],
+) -> impl Iterator<Item = (&'p PlaneBlur<'a>, u32, Vec<DirectPart>)> {
+    planes.iter().map(|plane| {
+        let slot = batch::slot_of(planes, plane);
+        (plane, slot, plane.parts(slot))
+    })
+}
 
-    /// Device memory between the launches of [`BlurBatch::axis_launches`], in bytes.
-    pub(super) fn axis_intermediate_bytes(&self) -> usize {
-        self.direct_parts().flat_map(|(.., parts)| parts).map(|part| part.intermediate.bytes()).sum()
-    }
+/// Device memory between the launches of the direct form, in bytes.
+pub(super) fn direct_bytes(planes: &[PlaneBlur]) -> usize {
+    direct_parts(planes).flat_map(|(.., parts)| parts).map(|part| part.intermediate.bytes()).sum()
+}
 
-    /// The launches of the direct form on CUDA cores: rows, then columns. `intermediate` is the address of
-    /// [`BlurBatch::axis_intermediate_bytes`] of device memory, aligned to 16 bytes.
-    pub(super) fn axis_launches(&self, intermediate: u64) -> [Launch; 2] {
-        let (mut rows, mut columns) = (unused_rows_args(), unused_columns_args([[0; LEVEL_TAPS as usize]; 2]));
-        for (slot, [along_rows, down_columns]) in self.slot_taps().into_iter().enumerate() {
-            (rows.radius[slot], rows.taps[slot]) = (along_rows.radius() as u32, packed(along_rows));
-            (columns.radius[slot], columns.taps[slot]) = (down_columns.radius() as u32, packed(down_columns));
-        }
-        let (mut address, mut rows_blocks, mut columns_blocks, mut columns_entries) = (intermediate, 0, 0, 0);
-        for (to, (plane, slot, parts)) in rows.planes.iter_mut().zip(self.direct_parts()) {
-            let layout = &plane.layout;
-            let mut entry = RowsPlane {
-                lead: plane.lead(),
-                row_begin: parts[0].intermediate.rows.start,
-                row_end: parts[0].intermediate.rows.end,
-                // The samples of packed 4:2:2 that belong together are in the same strips.
-                first_strip: parts[0].intermediate.columns.start / ROWS_STRIP,
-                first_block: rows_blocks,
-                ..stored_rows(layout, plane.source)
+/// The launches of the direct form on CUDA cores: rows, then columns. `intermediate` is the address of [`direct_bytes`] of device
+/// memory, aligned to 16 bytes.
+pub(super) fn direct_launches(planes: &[PlaneBlur], intermediate: u64) -> [Launch; 2] {
+    let (mut rows, mut columns) = (unused_rows_args(), unused_columns_args([[0; LEVEL_TAPS as usize]; 2]));
+    for (slot, [along_rows, down_columns]) in batch::slot_taps(planes).into_iter().enumerate() {
+        (rows.radius[slot], rows.taps[slot]) = (along_rows.radius() as u32, packed(along_rows));
+        (columns.radius[slot], columns.taps[slot]) = (down_columns.radius() as u32, packed(down_columns));
+    }
+    let (mut address, mut rows_blocks, mut columns_blocks, mut columns_entries) = (intermediate, 0, 0, 0);
+    for (to, (plane, slot, parts)) in rows.planes.iter_mut().zip(direct_parts(planes)) {
+        let layout = &plane.layout;
+        let mut entry = RowsPlane {
+            lead: plane.lead(),
+            row_begin: parts[0].intermediate.rows.start,
+            row_end: parts[0].intermediate.rows.end,
+            // The samples of packed 4:2:2 that belong together are in the same strips.
+            first_strip: parts[0].intermediate.columns.start / ROWS_STRIP,
+            first_block: rows_blocks,
+            ..stored_rows(layout, plane.source)
+        };
+        entry.strips = parts[0].intermediate.columns.end.div_ceil(ROWS_STRIP) - entry.first_strip;
+        rows_blocks += entry.strips * parts[0].intermediate.rows.len().div_ceil(ROWS_WARPS as usize) as u32;
+        for (index, part) in parts.iter().enumerate() {
+            let samples = part.intermediate.plane(address);
+            address += part.intermediate.bytes() as u64;
+            let Range { start: begin, end } = part.intermediate.columns;
+            entry.parts[index] = RowsPart {
+                samples: samples.address,
+                pitch: samples.pitch as u64,
+                factor_log2: 0,
+                begin,
+                end,
+                slot: part.slot,
             };
-            entry.strips = parts[0].intermediate.columns.end.div_ceil(ROWS_STRIP) - entry.first_strip;
-            rows_blocks += entry.strips * parts[0].intermediate.rows.len().div_ceil(ROWS_WARPS as usize) as u32;
-            for (index, part) in parts.iter().enumerate() {
-                let samples = part.intermediate.plane(address);
-                address += part.intermediate.bytes() as u64;
-                let Range { start: begin, end } = part.intermediate.columns;
-                entry.parts[index] = RowsPart {
-                    samples: samples.address,
-                    pitch: samples.pitch as u64,
-                    factor_log2: 0,
-                    begin,
-                    end,
-                    slot: part.slot,
-                };
-                let (stored, channels) = (stored_channels(layout, in_order(layout))[index], part.intermediate.channels);
-                let is_packed_word = layout.is_packed_word();
-                let strips = ((part.end - begin) * channels).div_ceil(COLUMNS_SAMPLES);
-                columns.planes[columns_entries] = ColumnsPlane {
-                    src: samples.address,
-                    dst: plane.destination.address + u64::from(stored.offset),
-                    src_pitch: samples.pitch as u64,
-                    dst_pitch: plane.destination.pitch as u64,
-                    src_rows: layout.height,
-                    sample_begin: begin * channels,
-                    sample_end: part.end * channels,
-                    row_begin: plane.rect.y(),
-                    row_end: plane.rect.bottom(),
-                    depth: layout.depth.into(),
-                    slot,
-                    word_bytes: layout.stored(0).word_bytes as u32,
-                    step: if is_packed_word { 1 } else { u32::from(stored.step) / channels },
-                    shift: if is_packed_word { 0 } else { stored.shift.into() },
-                    strips,
-                    first_block: columns_blocks,
-                    ..ColumnsPlane::default()
-                };
-                columns_entries += 1;
-                columns_blocks += strips * plane.rect.height().div_ceil(COLUMNS_WARPS * COLUMNS_ROWS);
-            }
-            *to = entry;
+            let (stored, channels) = (stored_channels(layout, in_order(layout))[index], part.intermediate.channels);
+            let is_packed_word = layout.is_packed_word();
+            let strips = ((part.end - begin) * channels).div_ceil(COLUMNS_SAMPLES);
+            columns.planes[columns_entries] = ColumnsPlane {
+                src: samples.address,
+                dst: plane.destination.address + u64::from(stored.offset),
+                src_pitch: samples.pitch as u64,
+                dst_pitch: plane.destination.pitch as u64,
+                src_rows: layout.height,
+                sample_begin: begin * channels,
+                sample_end: part.end * channels,
+                row_begin: plane.rect.y(),
+                row_end: plane.rect.bottom(),
+                depth: layout.depth.into(),
+                slot,
+                word_bytes: layout.stored(0).word_bytes as u32,
+                step: if is_packed_word { 1 } else { u32::from(stored.step) / channels },
+                shift: if is_packed_word { 0 } else { stored.shift.into() },
+                strips,
+                first_block: columns_blocks,
+                ..ColumnsPlane::default()
+            };
+            columns_entries += 1;
+            columns_blocks += strips * plane.rect.height().div_ceil(COLUMNS_WARPS * COLUMNS_ROWS);
         }
-        let rows_bytes = self.planes.iter().map(PlaneBlur::rows_shared_bytes).max().unwrap_or(0);
-        let columns_bytes = self.planes.iter().map(PlaneBlur::columns_shared_bytes).max().unwrap_or(0);
-        [
-            Launch::new(Kernel::ROWS, rows_blocks, rows_bytes, Args::Rows(rows)),
-            Launch::new(Kernel::COLUMNS, columns_blocks, columns_bytes, Args::Columns(columns)),
-        ]
+        *to = entry;
     }
+    let rows_bytes = planes.iter().map(PlaneBlur::rows_shared_bytes).max().unwrap_or(0);
+    let columns_bytes = planes.iter().map(PlaneBlur::columns_shared_bytes).max().unwrap_or(0);
+    [
+        Launch::new(Kernel::ROWS, rows_blocks, rows_bytes, Args::Rows(rows)),
+        Launch::new(Kernel::COLUMNS, columns_blocks, columns_bytes, Args::Columns(columns)),
+    ]
 }
 
 /// Which way between the planes of a level.
@@ -261,19 +261,12 @@ pub struct PlaneLevel {
     pub rect: Rect,
 }
 
-/// Planes that the same launches decimate or interpolate, at least one.
-#[derive(Debug, Clone)]
-pub struct LevelBatch {
-    /// In order.
-    pub planes: Vec<PlaneLevel>,
-}
-
-/// Divides planes into batches, in order.
-pub fn batches(planes: impl IntoIterator<Item = PlaneLevel>) -> Vec<LevelBatch> {
+/// Divides planes into batches, in order: those that the same launches decimate or interpolate.
+pub fn batches(planes: impl IntoIterator<Item = PlaneLevel>) -> Vec<Vec<PlaneLevel>> {
     let key = |plane: &PlaneLevel| (plane.direction, plane.resampling.level);
     let joins =
         |batch: &[PlaneLevel], plane: &PlaneLevel| key(&batch[0]) == key(plane) && batch.len() < PLANES as usize;
-    divided(planes, joins).into_iter().map(|planes| LevelBatch { planes }).collect()
+    divided(planes, joins)
 }
 
 impl PlaneLevel {
@@ -472,34 +465,32 @@ fn tap_bytes() -> [[u32; LEVEL_TAP_WORDS as usize]; 2] {
     })
 }
 
-impl LevelBatch {
-    /// Device memory between the launches, in bytes.
-    pub fn intermediate_bytes(&self) -> usize {
-        self.planes.iter().map(PlaneLevel::intermediate_bytes).sum()
-    }
+/// Device memory between the launches of a batch of levels, in bytes.
+pub fn level_bytes(planes: &[PlaneLevel]) -> usize {
+    planes.iter().map(PlaneLevel::intermediate_bytes).sum()
+}
 
-    /// The launches, in order. `intermediate` is the address of [`LevelBatch::intermediate_bytes`] of device memory, aligned to
-    /// 16 bytes.
-    pub fn launches(&self, intermediate: u64) -> Vec<Launch> {
-        let mut end = intermediate;
-        let mut address = |plane: &PlaneLevel| {
-            let address = end;
-            end += plane.intermediate_bytes() as u64;
-            address
-        };
-        let planes: Vec<(&PlaneLevel, u64)> = self.planes.iter().map(|plane| (plane, address(plane))).collect();
-        let launches = match self.planes[0].direction {
-            Direction::Decimate => [
-                rows_launch(Kernel::DECIMATE_ROWS, &planes),
-                columns_launch(Kernel::DECIMATE_COLUMNS, *DECIMATION, &planes),
-            ],
-            Direction::Interpolate => [
-                columns_launch(Kernel::INTERPOLATE_COLUMNS, *INTERPOLATION, &planes),
-                rows_launch(Kernel::INTERPOLATE_ROWS, &planes),
-            ],
-        };
-        launches.into_iter().flatten().collect()
-    }
+/// The launches of a batch of levels, in order. `intermediate` is the address of [`level_bytes`] of device memory, aligned to 16 bytes.
+pub fn level_launches(planes: &[PlaneLevel], intermediate: u64) -> Vec<Launch> {
+    let mut end = intermediate;
+    let mut address = |plane: &PlaneLevel| {
+        let address = end;
+        end += plane.intermediate_bytes() as u64;
+        address
+    };
+    let direction = planes[0].direction;
+    let planes: Vec<(&PlaneLevel, u64)> = planes.iter().map(|plane| (plane, address(plane))).collect();
+    let launches = match direction {
+        Direction::Decimate => [
+            rows_launch(Kernel::DECIMATE_ROWS, &planes),
+            columns_launch(Kernel::DECIMATE_COLUMNS, *DECIMATION, &planes),
+        ],
+        Direction::Interpolate => [
+            columns_launch(Kernel::INTERPOLATE_COLUMNS, *INTERPOLATION, &planes),
+            rows_launch(Kernel::INTERPOLATE_ROWS, &planes),
+        ],
+    };
+    launches.into_iter().flatten().collect()
 }
 
 /// The launch of a kernel for the rows of planes with intermediates at these addresses, if any are resampled or stored in another

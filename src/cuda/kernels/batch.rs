@@ -60,13 +60,6 @@ enum TensorKernel {
     None,
 }
 
-/// Planes that the same launches blur, at least one.
-#[derive(Debug, Clone)]
-pub struct BlurBatch<'a> {
-    /// In order.
-    pub planes: Vec<PlaneBlur<'a>>,
-}
-
 /// Divides planes into those that share launches, in order. `joins` says whether a plane joins those ahead of it.
 pub(super) fn divided<T>(planes: impl IntoIterator<Item = T>, joins: impl Fn(&[T], &T) -> bool) -> Vec<Vec<T>> {
     let mut batches: Vec<Vec<T>> = Vec::new();
@@ -90,8 +83,8 @@ pub(super) fn filter_slots<T: PartialEq>(taps: impl Iterator<Item = T>) -> Vec<T
     slots
 }
 
-/// Divides planes into batches, in order.
-pub fn batches<'a>(planes: impl IntoIterator<Item = PlaneBlur<'a>>) -> Vec<BlurBatch<'a>> {
+/// Divides planes into batches, in order: those that the same launches blur.
+pub fn batches<'a>(planes: impl IntoIterator<Item = PlaneBlur<'a>>) -> Vec<Vec<PlaneBlur<'a>>> {
     let joins = |batch: &[PlaneBlur<'a>], plane: &PlaneBlur<'a>| {
         let (first, family) = (&batch[0], plane.family());
         first.family() == family
@@ -100,41 +93,24 @@ pub fn batches<'a>(planes: impl IntoIterator<Item = PlaneBlur<'a>>) -> Vec<BlurB
             && batch.len() < family.map_or(1, PixelFamily::most_planes)
             && filter_slots(batch.iter().chain([plane]).map(|plane| plane.taps)).len() <= FILTER_SLOTS as usize
     };
-    divided(planes, joins).into_iter().map(|planes| BlurBatch { planes }).collect()
+    divided(planes, joins)
 }
 
-impl<'a> BlurBatch<'a> {
-    /// The family of its pixels, if there are kernels for tensor cores for it.
-    pub fn family(&self) -> Option<PixelFamily> {
-        self.planes[0].family()
-    }
+/// The taps in the filter slots of a batch, one or two.
+pub fn slots<'a>(batch: &[PlaneBlur<'a>]) -> Vec<&'a PlaneTaps> {
+    filter_slots(batch.iter().map(|plane| plane.taps))
+}
 
-    /// The taps in its filter slots, one or two.
-    pub fn slots(&self) -> Vec<&'a PlaneTaps> {
-        filter_slots(self.planes.iter().map(|plane| plane.taps))
-    }
+/// The taps of each filter slot, along rows and down columns. Packed 4:2:2 has one plane, and the second slot for its chroma.
+pub(super) fn slot_taps<'a>(batch: &[PlaneBlur<'a>]) -> Vec<[&'a Taps; 2]> {
+    let slots = slots(batch);
+    let luma = slots.iter().map(|taps| [&taps.rows, &taps.columns]);
+    let chroma = slots.iter().filter(|_| batch[0].layout.is_packed_422());
+    luma.chain(chroma.map(|taps| [&taps.chroma_rows, &taps.columns])).collect()
+}
 
-    /// Which kernels the device's images have.
-    pub fn kernel_set(&self) -> KernelSet {
-        self.planes[0].kernel_set
-    }
-
-    /// Whether its kernels premultiply and unpremultiply, which only those for tensor cores do.
-    pub fn premultiplies(&self) -> bool {
-        self.planes[0].alpha.is_some()
-    }
-
-    /// The taps of each filter slot, along rows and down columns. Packed 4:2:2 has one plane, and the second slot for its chroma.
-    pub fn slot_taps(&self) -> Vec<[&'a Taps; 2]> {
-        let slots = self.slots();
-        let luma = slots.iter().map(|taps| [&taps.rows, &taps.columns]);
-        let chroma = slots.iter().filter(|_| self.planes[0].layout.is_packed_422());
-        luma.chain(chroma.map(|taps| [&taps.chroma_rows, &taps.columns])).collect()
-    }
-
-    /// The filter slot of one of its planes.
-    pub(super) fn slot_of(&self, plane: &PlaneBlur<'_>) -> u32 {
-        let slot = self.slots().iter().position(|taps| *taps == plane.taps);
-        slot.expect("every plane has a filter slot of its batch") as u32
-    }
+/// The filter slot of one of the planes of a batch.
+pub(super) fn slot_of(batch: &[PlaneBlur<'_>], plane: &PlaneBlur<'_>) -> u32 {
+    let slot = slots(batch).iter().position(|taps| *taps == plane.taps);
+    slot.expect("every plane has a filter slot of its batch") as u32
 }

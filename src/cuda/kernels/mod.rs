@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MPL-2.0
-//! From operations to launches, without calling the driver: what the kernels take ([`abi`]), their grids and shared memory
-//! ([`axis`] for CUDA cores, [`tensor_wide`] and `tensor_direct` for tensor cores), the rectangles that they compute ([`tiles`]),
-//! which of them share a launch ([`batch`]), which kernels blur these ([`strategy`]), and the recording of a plan ([`record`])
-//! with its memory ([`temporaries`]). [`cover`] has the launches that cover rectangles and cells, [`soft`] those that mix by
-//! weights.
-//! [`images`] has the prebuilt images, [`ptx`] their text, and [`prebuilt`] loads them. [`possible`] lists the kernels that frames can need.
+//! From operations to launches, without calling the driver. [`lower`] makes entries of a plan's operations and launches of entries, with
+//! the memory of the plan ([`temporaries`]). [`batch`] says which blurs share a launch, [`strategy`] which kernels blur them. The parameter,
+//! the grid and the shared memory of a launch are made by [`axis`] for CUDA cores, `tensor_direct` and [`tensor_wide`] for tensor cores,
+//! [`cover`] for rectangles and cells that cover, and [`soft`] for what is mixed by weights. [`abi`] is what the kernels take, [`tiles`] the
+//! rectangles that they compute.
+//!
+//! [`images`] has the prebuilt images, [`ptx`] their text, and [`prebuilt`] loads them. [`possible`] lists the kernels that frames can
+//! need.
 
 pub mod abi;
 mod alpha;
@@ -14,10 +16,10 @@ pub mod byte_rect;
 pub mod cover;
 pub mod images;
 pub mod launch;
+pub mod lower;
 pub mod possible;
 pub mod prebuilt;
 mod ptx;
-pub mod record;
 pub mod soft;
 pub mod strategy;
 mod temporaries;

@@ -3,7 +3,7 @@
 
 use super::abi::KernelSet;
 use super::images::Kernel;
-use super::record::{DevicePlanes, Recording};
+use super::lower::{DevicePlanes, Lowering};
 use super::strategy::PassStrategy;
 use crate::filter::frame::PlaneLayout;
 use crate::filter::plan::{AlphaMode, Options, Plan, Selection};
@@ -44,8 +44,9 @@ pub fn kernels(layouts: &[PlaneLayout], kernel_set: KernelSet, passes: PassStrat
     let blurs = BLURS.iter().filter_map(|(sigma, size)| BlurParams::new(*sigma, *size).ok());
     for (params, (planes_selected, alpha)) in blurs.flat_map(|params| SELECTIONS.map(|selection| (params, selection))) {
         let plan = Plan::new(Options { params, planes: planes_selected, alpha }, layouts);
-        let recording = Recording::new(&plan, &planes, 0, kernel_set, &plan.whole());
-        for kernel in recording.kernels(passes) {
+        let parts = plan.whole();
+        let lowered = Lowering::new(&plan, &parts, None, kernel_set).lower(&parts, &planes, 0);
+        for kernel in lowered.kernels(passes) {
             if !kernels.contains(&kernel) {
                 kernels.push(kernel);
             }

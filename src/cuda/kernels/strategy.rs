@@ -3,8 +3,8 @@
 //! compiles because they are faster.
 
 use super::abi::*;
-use super::batch::BlurBatch;
-use super::images::Kernel;
+use super::axis;
+use super::batch::PlaneBlur;
 use super::launch::Launch;
 use super::tensor_direct::DirectKernel;
 use crate::cuda::driver::device::DeviceLimits;
@@ -29,45 +29,45 @@ pub enum BlurKernels {
     Direct(DirectKernel),
 }
 
-impl BlurKernels {
-    /// In the order of their launches.
-    pub fn list(self) -> Vec<Kernel> {
-        match self {
-            Self::Axis => vec![Kernel::ROWS, Kernel::COLUMNS],
-            Self::Direct(kernel) => vec![kernel.kernel()],
-        }
+/// The prebuilt kernels for a batch.
+pub fn prebuilt(planes: &[PlaneBlur], passes: PassStrategy) -> BlurKernels {
+    // Only kernels for tensor cores premultiply and unpremultiply.
+    let has_no_other = planes[0].alpha.is_some();
+    match DirectKernel::prebuilt(planes) {
+        Some(kernel) if passes == PassStrategy::Best || has_no_other => BlurKernels::Direct(kernel),
+        _ => BlurKernels::Axis,
     }
 }
 
-impl BlurBatch<'_> {
-    /// The prebuilt kernels for it.
-    pub fn prebuilt(&self, passes: PassStrategy) -> BlurKernels {
-        match DirectKernel::prebuilt(self) {
-            Some(kernel) if passes == PassStrategy::Best || self.premultiplies() => BlurKernels::Direct(kernel),
-            _ => BlurKernels::Axis,
+/// The kernel for tensor cores that NVRTC compiles for a batch, if that is faster than the prebuilt ones on a device. It has the
+/// name of a prebuilt one.
+pub fn specialisation(planes: &[PlaneBlur], limits: DeviceLimits) -> Option<DirectKernel> {
+    DirectKernel::compiled(planes, limits).filter(|_| planes[0].kernel_set == KernelSet::TensorCores)
+}
+
+impl BlurKernels {
+    /// The kernel that NVRTC compiles, if it is one.
+    pub fn compiled(self) -> Option<DirectKernel> {
+        match self {
+            Self::Direct(kernel) if kernel.is_compiled() => Some(kernel),
+            _ => None,
         }
     }
 
-    /// The kernel for tensor cores that NVRTC compiles for it, if that is faster than the prebuilt ones on a device. It has the
-    /// name of a prebuilt one.
-    pub fn specialisation(&self, limits: DeviceLimits) -> Option<DirectKernel> {
-        DirectKernel::compiled(self, limits).filter(|_| self.kernel_set() == KernelSet::TensorCores)
-    }
-
-    /// Device memory between its launches, in bytes; 0 if there is one.
-    pub fn intermediate_bytes(&self, kernels: BlurKernels) -> usize {
-        match kernels {
-            BlurKernels::Axis => self.axis_intermediate_bytes(),
-            BlurKernels::Direct(_) => 0,
+    /// Device memory between the launches for a batch, in bytes; 0 if there is one launch.
+    pub fn bytes(self, planes: &[PlaneBlur]) -> usize {
+        match self {
+            Self::Axis => axis::direct_bytes(planes),
+            Self::Direct(_) => 0,
         }
     }
 
-    /// The launches, in order. `intermediate` is the address of [`BlurBatch::intermediate_bytes`] of device memory, aligned to
-    /// 16 bytes; unused where that is 0.
-    pub fn launches(&self, intermediate: u64, kernels: BlurKernels, limits: DeviceLimits) -> Vec<Launch> {
-        match kernels {
-            BlurKernels::Axis => self.axis_launches(intermediate).into(),
-            BlurKernels::Direct(kernel) => vec![kernel.launch(self, limits)],
+    /// The launches for a batch, in order. `intermediate` is the address of [`BlurKernels::bytes`] of device memory, aligned to 16
+    /// bytes; unused where that is 0.
+    pub fn launches(self, planes: &[PlaneBlur], intermediate: u64, limits: DeviceLimits) -> Vec<Launch> {
+        match self {
+            Self::Axis => axis::direct_launches(planes, intermediate).into(),
+            Self::Direct(kernel) => vec![kernel.launch(planes, limits)],
         }
     }
 }
@@ -75,7 +75,8 @@ impl BlurBatch<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cuda::kernels::batch::{PlaneBlur, batches};
+    use crate::cuda::kernels::batch::{PlaneBlur, batches, slots};
+    use crate::cuda::kernels::images::Kernel;
     use crate::cuda::kernels::launch::Args;
     use crate::filter::BlurParams;
     use crate::filter::frame::PlaneLayout;
@@ -109,10 +110,6 @@ mod tests {
         PlaneBlur { layout, source: memory, destination: memory, taps, rect, kernel_set, alpha: None }
     }
 
-    fn batch(plane: PlaneBlur<'_>) -> BlurBatch<'_> {
-        batches([plane]).remove(0)
-    }
-
     /// Every pixel family.
     fn layouts() -> Vec<PlaneLayout> {
         let mut layouts: Vec<_> = (1..=4).flat_map(|channels| [layout(channels, 8), layout(channels, 16)]).collect();
@@ -130,8 +127,8 @@ mod tests {
             for layout in layouts() {
                 let taps = taps(size, layout);
                 for (kernel_set, limit) in [(KernelSet::TensorCores, 64 << 10), (KernelSet::CudaCores, 48 << 10)] {
-                    let batch = batch(PlaneBlur { kernel_set, ..blur(layout, &taps) });
-                    for launch in batch.launches(0, batch.prebuilt(PassStrategy::Best), TURING) {
+                    let batch = [PlaneBlur { kernel_set, ..blur(layout, &taps) }];
+                    for launch in prebuilt(&batch, PassStrategy::Best).launches(&batch, 0, TURING) {
                         let bytes = launch.grid.shared_bytes;
                         assert!(bytes <= limit, "{layout:?} {size}: {:?} {bytes}", launch.kernel);
                     }
@@ -145,10 +142,10 @@ mod tests {
         for size in [1, 7, 49, 51, 127, 801] {
             for layout in layouts() {
                 let taps = taps(size, layout);
-                let batch = batch(blur(layout, &taps));
-                assert_eq!(batch.prebuilt(PassStrategy::Best), BlurKernels::Axis);
-                assert_eq!(batch.specialisation(H200), None, "kernel-size={size}");
-                assert!(batch.intermediate_bytes(BlurKernels::Axis) > 0);
+                let batch = [blur(layout, &taps)];
+                assert_eq!(prebuilt(&batch, PassStrategy::Best), BlurKernels::Axis);
+                assert_eq!(specialisation(&batch, H200), None, "kernel-size={size}");
+                assert!(BlurKernels::Axis.bytes(&batch) > 0);
             }
         }
     }
@@ -157,9 +154,10 @@ mod tests {
     fn tensor_cores_blur_up_to_their_largest_radius() {
         let kernels = |layout: PlaneLayout, size: u32| {
             let taps = taps(size, layout);
-            let plane = PlaneBlur { kernel_set: KernelSet::TensorCores, ..blur(layout, &taps) };
-            let batch = batch(plane);
-            (batch.prebuilt(PassStrategy::Best).list(), batch.intermediate_bytes(batch.prebuilt(PassStrategy::Best)))
+            let batch = [PlaneBlur { kernel_set: KernelSet::TensorCores, ..blur(layout, &taps) }];
+            let chosen = prebuilt(&batch, PassStrategy::Best);
+            let kernels = chosen.launches(&batch, 0, H200).iter().map(|launch| launch.kernel).collect::<Vec<_>>();
+            (kernels, chosen.bytes(&batch))
         };
         let direct = |family, radius| (vec![Kernel::tensor_direct(family, radius)], 0);
         let yuv422 = PlaneLayout { sample_layout: SampleLayout::Yuv422 { luma: 0 }, ..layout(4, 8) };
@@ -189,16 +187,15 @@ mod tests {
         // A plane that leaves most of a device idle has the shortest segments.
         let small = PlaneLayout::new(160, 90, 4, 8);
         let taps_of_small = taps(7, small);
-        let plane = PlaneBlur { kernel_set: KernelSet::TensorCores, ..blur(small, &taps_of_small) };
-        let batch_of_small = batch(plane);
-        let launches = batch_of_small.launches(0, batch_of_small.prebuilt(PassStrategy::Best), H200);
+        let batch = [PlaneBlur { kernel_set: KernelSet::TensorCores, ..blur(small, &taps_of_small) }];
+        let launches = prebuilt(&batch, PassStrategy::Best).launches(&batch, 0, H200);
         let Args::Tensor(args) = launches[0].args else { unreachable!() };
         assert_eq!(args.planes[0].segment_rows, 16);
         // A plane without such a kernel does not take others off the tensor cores.
         let (some, none) = (taps(7, layout(1, 8)), taps(1, layout(1, 8)));
         let planes = [&some, &none, &some]
             .map(|taps| PlaneBlur { kernel_set: KernelSet::TensorCores, ..blur(layout(1, 8), taps) });
-        assert_eq!(batches(planes).iter().map(|batch| batch.planes.len()).collect::<Vec<_>>(), [1, 1, 1]);
+        assert_eq!(batches(planes).iter().map(Vec::len).collect::<Vec<_>>(), [1, 1, 1]);
         // The small planes of RGB and packed 4:2:2 of more than 8 bits have no such kernel.
         let deep = PlaneLayout { sample_layout: SampleLayout::Yuv422 { luma: 0 }, ..layout(4, 10) };
         assert_eq!(kernels(deep, 15).0, [Kernel::ROWS, Kernel::COLUMNS]);
@@ -227,20 +224,19 @@ mod tests {
                 let limits = DeviceLimits { multiprocessors: 132, shared_bytes: kib << 10 };
                 for radius in 0..=400 {
                     let taps = taps(2 * radius + 1, layout);
-                    let plane = PlaneBlur { kernel_set: KernelSet::TensorCores, ..blur(layout, &taps) };
-                    let batch = batch(plane);
+                    let batch = [PlaneBlur { kernel_set: KernelSet::TensorCores, ..blur(layout, &taps) }];
                     let gains = ranges.iter().any(|range| range.contains(&radius));
-                    let specialisation = batch.specialisation(limits);
+                    let specialisation = specialisation(&batch, limits);
                     assert_eq!(specialisation.is_some(), gains, "{layout:?}, radius {radius}, {kib} KiB");
                     let Some(specialisation) = specialisation else { continue };
                     let definitions = specialisation.definitions();
                     let tiles = definitions.iter().find_map(|it| it.strip_prefix("BLUR_TENSOR_DIRECT_TILES="));
                     assert_eq!(tiles, Some(&*(radius.div_ceil(8) + 1).to_string()));
                     let kernels = BlurKernels::Direct(specialisation);
-                    let launches = batch.launches(0, kernels, limits);
+                    let launches = kernels.launches(&batch, 0, limits);
                     let [launch] = &launches[..] else { panic!("one launch") };
                     assert!(launch.grid.shared_bytes <= limits.shared_bytes && launch.grid.blocks > 0);
-                    assert_eq!(batch.intermediate_bytes(kernels), 0);
+                    assert_eq!(kernels.bytes(&batch), 0);
                     let Args::Tensor(args) = &launch.args else { panic!("for tensor cores") };
                     let at = |i: usize| taps.rows.at(i) as u16;
                     assert_eq!(args.taps[0][0], std::array::from_fn(at));
@@ -256,7 +252,7 @@ mod tests {
         let [far, near] = [taps(127, one), taps(49, one)];
         let plane = |layout, taps| PlaneBlur { kernel_set: KernelSet::TensorCores, ..blur(layout, taps) };
         let counts = |planes: Vec<PlaneBlur>| -> Vec<(usize, bool)> {
-            let count = |batch: &BlurBatch| (batch.planes.len(), batch.specialisation(H200).is_some());
+            let count = |batch: &Vec<PlaneBlur>| (batch.len(), specialisation(batch, H200).is_some());
             batches(planes).iter().map(count).collect()
         };
         assert_eq!(counts(vec![plane(one, &far), plane(two, &far)]), [(1, true), (1, true)]);
@@ -275,7 +271,7 @@ mod tests {
         let taps = taps(101, layout(1, 8));
         let rect = Rect::new(0, 500, 1920, 100).unwrap();
         let band = PlaneBlur { rect, ..blur(layout(1, 8), &taps) };
-        let [rows, columns] = batch(band).launches(0, BlurKernels::Axis, H200)[..] else { panic!("two launches") };
+        let [rows, columns] = BlurKernels::Axis.launches(&[band], 0, H200)[..] else { panic!("two launches") };
         let (Args::Rows(rows), Args::Columns(columns)) = (rows.args, columns.args) else { panic!("rows and columns") };
         let (rows, columns) = (rows.planes[0], columns.planes[0]);
         let radius = taps.columns.radius() as u32;
@@ -289,7 +285,7 @@ mod tests {
         let [wide, narrow, none] = [taps(31, luma), taps(31, chroma), PlaneTaps { ..taps(1, luma) }];
         let of = |planes: &[(PlaneLayout, &PlaneTaps)]| -> Vec<usize> {
             let planes: Vec<_> = planes.iter().map(|(layout, taps)| blur(*layout, taps)).collect();
-            batches(planes).iter().map(|batch| batch.planes.len()).collect()
+            batches(planes).iter().map(Vec::len).collect()
         };
         assert_eq!(of(&[(luma, &wide), (chroma, &narrow)]), [2]);
         let planar = PlaneLayout { channels: 1, ..chroma };
@@ -300,7 +296,7 @@ mod tests {
         assert_eq!(of(&[(luma, &wide); 9]), [8, 1]);
         // Planes with the same taps share a slot, whatever their channels.
         let both = batches([blur(luma, &wide), blur(layout(2, 8), &wide), blur(luma, &narrow)]);
-        assert_eq!((both.len(), both[0].slots().len()), (1, 2));
+        assert_eq!((both.len(), slots(&both[0]).len()), (1, 2));
     }
 
     #[test]
@@ -308,7 +304,7 @@ mod tests {
         let (luma, chroma) = (layout(1, 8), PlaneLayout { width: 960, height: 540, ..layout(2, 8) });
         let taps = taps(7, luma);
         let all = batches([blur(luma, &taps), blur(chroma, &taps)]).remove(0);
-        let [rows, columns] = all.launches(0, BlurKernels::Axis, H200)[..] else { panic!("two launches") };
+        let [rows, columns] = BlurKernels::Axis.launches(&all, 0, H200)[..] else { panic!("two launches") };
         let (Args::Rows(of_rows), Args::Columns(of_columns)) = (rows.args, columns.args) else {
             panic!("rows and columns")
         };

@@ -3,7 +3,7 @@
 //! registers.
 
 use super::abi::*;
-use super::batch::{BlurBatch, PlaneBlur};
+use super::batch::{self, PlaneBlur};
 use super::images::Kernel;
 use super::launch::{Args, Launch};
 use super::tensor_wide::{alpha_bits, packed_taps, unused_args, yuv422_bits};
@@ -62,18 +62,21 @@ fn window_tiles(radius: u32) -> u32 {
 
 /// The largest radius of all planes of a batch. `None` if it has no family, or if a radius is 0, whose single tap of 65536 does not
 /// fit into the 16 bits of the kernels.
-fn largest_radius(batch: &BlurBatch) -> Option<u32> {
-    let family = batch.family()?;
-    batch.slots().iter().map(|taps| family.largest_radius(taps)).try_fold(0, |most, radius| Some(most.max(radius?)))
+fn largest_radius(planes: &[PlaneBlur]) -> Option<u32> {
+    let family = planes.first()?.family()?;
+    batch::slots(planes)
+        .iter()
+        .map(|taps| family.largest_radius(taps))
+        .try_fold(0, |most, radius| Some(most.max(radius?)))
 }
 
 impl DirectKernel {
     /// The prebuilt kernel for a batch, if there is one for all its planes.
-    pub fn prebuilt(batch: &BlurBatch) -> Option<Self> {
-        if !batch.planes.iter().all(PlaneBlur::suits_tensor_cores) {
+    pub fn prebuilt(planes: &[PlaneBlur]) -> Option<Self> {
+        if !planes.iter().all(PlaneBlur::suits_tensor_cores) {
             return None;
         }
-        let (family, largest) = (batch.family()?, largest_radius(batch)?);
+        let (family, largest) = (planes.first()?.family()?, largest_radius(planes)?);
         let (radius, name, blocks) = PREBUILT.iter().find(|(radius, ..)| largest <= *radius)?;
         Some(Self {
             family,
@@ -85,8 +88,8 @@ impl DirectKernel {
 
     /// The kernel to compile for a batch, if it takes at most 0.95 of the time of the prebuilt ones, as measured on an H200
     /// (docs/PERFORMANCE.md), and its shared memory fits.
-    pub fn compiled(batch: &BlurBatch, limits: DeviceLimits) -> Option<Self> {
-        let (family, largest) = (batch.family()?, largest_radius(batch)?);
+    pub fn compiled(planes: &[PlaneBlur], limits: DeviceLimits) -> Option<Self> {
+        let (family, largest) = (planes.first()?.family()?, largest_radius(planes)?);
         let tiles = window_tiles(largest);
         let has_alpha_or_tens = family == PixelFamily::Packed1010102;
         let gains = match tiles {
@@ -98,9 +101,9 @@ impl DirectKernel {
             // Beyond, a blur would take two passes on CUDA cores.
             _ => largest < 2 * TENSOR_TAPS,
         };
-        let plane = &batch.planes[0];
+        let plane = &planes[0];
         let is_alike = |other: &PlaneBlur| other.layout.channels == plane.layout.channels;
-        if !gains || !batch.planes.iter().all(is_alike) {
+        if !gains || !planes.iter().all(is_alike) {
             return None;
         }
         let kernel = Self {
@@ -112,7 +115,12 @@ impl DirectKernel {
                 alpha: has_alpha_or_tens.then(|| alpha_bits(plane.alpha)),
             },
         };
-        (kernel.block_bytes(batch) <= limits.shared_bytes).then_some(kernel)
+        (kernel.block_bytes(planes) <= limits.shared_bytes).then_some(kernel)
+    }
+
+    /// Whether NVRTC compiles it.
+    pub fn is_compiled(&self) -> bool {
+        matches!(self.origin, Origin::Compiled { .. })
     }
 
     /// Its name in its image. A compiled kernel has that of the prebuilt one for long radii.
@@ -139,12 +147,12 @@ impl DirectKernel {
     /// as long as alone, and blocks that do not fit wait for a whole turn. Segments at the lower edge are shorter, so one
     /// fiftieth more blocks than fit do. On an H200 this is within 1.4 % of the fastest number of rows on average, and within
     /// 16 %, for three radii of ten formats at 4K, 1080p and 720p.
-    fn units(&self, batch: &BlurBatch, limits: DeviceLimits) -> u32 {
-        let resident = self.blocks_per_multiprocessor.min(limits.shared_bytes / self.block_bytes(batch)).max(1);
+    fn units(&self, planes: &[PlaneBlur], limits: DeviceLimits) -> u32 {
+        let resident = self.blocks_per_multiprocessor.min(limits.shared_bytes / self.block_bytes(planes)).max(1);
         let cost = |units: &u32| {
             let segment = units * UNIT;
             let rows = |plane: &PlaneBlur| strips(plane) * plane.rect.height().max(segment);
-            let all_rows: u32 = batch.planes.iter().map(rows).sum();
+            let all_rows: u32 = planes.iter().map(rows).sum();
             let one_each = segment * TENSOR_DIRECT_WARPS * limits.multiprocessors;
             let blocks = all_rows.saturating_sub(one_each / 50).div_ceil(one_each).max(1);
             let turns = u64::from(blocks.div_ceil(resident));
@@ -154,8 +162,8 @@ impl DirectKernel {
     }
 
     /// Shared memory of a block in bytes: what the planes need that take the most.
-    fn block_bytes(&self, batch: &BlurBatch) -> u32 {
-        let bytes = batch.planes.iter().map(|plane| self.warp_bytes(&plane.layout));
+    fn block_bytes(&self, planes: &[PlaneBlur]) -> u32 {
+        let bytes = planes.iter().map(|plane| self.warp_bytes(&plane.layout));
         TENSOR_DIRECT_WARPS * bytes.max().expect("a batch has planes")
     }
 
@@ -173,7 +181,7 @@ impl DirectKernel {
             _ => 16,
         };
         let depth = match pixel {
-            _ if matches!(self.origin, Origin::Compiled { .. }) => TENSOR_DIRECT_DEPTH_SHORT,
+            _ if self.is_compiled() => TENSOR_DIRECT_DEPTH_SHORT,
             8 => TENSOR_DIRECT_DEPTH_SHORT,
             _ if is_yuv422 => TENSOR_DIRECT_DEPTH_YUV422,
             _ => TENSOR_DIRECT_DEPTH,
@@ -186,16 +194,16 @@ impl DirectKernel {
     }
 
     /// The launch for a batch of which it is a kernel.
-    pub fn launch(&self, batch: &BlurBatch, limits: DeviceLimits) -> Launch {
-        let segment = UNIT * self.units(batch, limits);
+    pub fn launch(&self, planes: &[PlaneBlur], limits: DeviceLimits) -> Launch {
+        let segment = UNIT * self.units(planes, limits);
 
         let mut args = unused_args();
-        for (slot, [rows, columns]) in batch.slot_taps().into_iter().enumerate() {
+        for (slot, [rows, columns]) in batch::slot_taps(planes).into_iter().enumerate() {
             args.taps[slot] = packed_taps(rows, columns, 0);
             args.far_taps[slot] = packed_taps(rows, columns, TENSOR_TAPS as usize);
         }
         let mut first_block = 0;
-        for ((to, block_end), plane) in args.planes.iter_mut().zip(&mut args.block_end).zip(&batch.planes) {
+        for ((to, block_end), plane) in args.planes.iter_mut().zip(&mut args.block_end).zip(planes) {
             let columns = plane.layout.columns(plane.rect);
             // Each warp computes `segment` rows.
             let blocks = (strips(plane) * plane.rect.height().div_ceil(segment)).div_ceil(TENSOR_DIRECT_WARPS);
@@ -211,7 +219,7 @@ impl DirectKernel {
                 shift: plane.layout.shift().into(),
                 yuv422: yuv422_bits(&plane.layout),
                 alpha: alpha_bits(plane.alpha),
-                slot: batch.slot_of(plane),
+                slot: batch::slot_of(planes, plane),
                 row_begin: plane.rect.y(),
                 row_end: plane.rect.bottom(),
                 column_begin: columns.start,
@@ -224,7 +232,7 @@ impl DirectKernel {
             first_block += blocks;
             *block_end = first_block;
         }
-        Launch::new(self.kernel(), first_block, self.block_bytes(batch), Args::Tensor(args))
+        Launch::new(self.kernel(), first_block, self.block_bytes(planes), Args::Tensor(args))
     }
 }
 /// Bytes of a pixel, and of a pair of pixels of packed 4:2:2.

@@ -46,13 +46,6 @@ pub struct PlaneStep<'a> {
     pub rect: Rect,
 }
 
-/// Planes that one launch processes, at least one.
-#[derive(Debug, Clone)]
-pub struct TensorBatch<'a> {
-    /// In order.
-    pub planes: Vec<PlaneStep<'a>>,
-}
-
 /// Whether the tensor-core kernels execute an operation, as a step of the wide form.
 pub fn supports(operation: &Operation) -> bool {
     let (resampling, larger) = match operation {
@@ -119,8 +112,8 @@ pub fn small_plane_bytes(small: &PlaneLayout) -> usize {
     decimated.max(blurred)
 }
 
-/// Divides steps into batches, in order.
-pub fn batches<'a>(planes: impl IntoIterator<Item = PlaneStep<'a>>) -> Vec<TensorBatch<'a>> {
+/// Divides steps into batches, in order: those that one launch processes.
+pub fn batches<'a>(planes: impl IntoIterator<Item = PlaneStep<'a>>) -> Vec<Vec<PlaneStep<'a>>> {
     let joins = |batch: &[PlaneStep<'a>], plane: &PlaneStep<'a>| {
         let first = &batch[0];
         let is_same = match plane.step {
@@ -132,7 +125,7 @@ pub fn batches<'a>(planes: impl IntoIterator<Item = PlaneStep<'a>>) -> Vec<Tenso
             && plane.shares_launches()
             && filter_slots(batch.iter().chain([plane]).map(|plane| plane.taps)).len() <= FILTER_SLOTS as usize
     };
-    divided(planes, joins).into_iter().map(|planes| TensorBatch { planes }).collect()
+    divided(planes, joins)
 }
 
 /// From this many samples on, a plane's decimation is bound by memory, and fewer rows read twice matter more than one wave of
@@ -274,72 +267,68 @@ impl PlaneStep<'_> {
 const INTERPOLATE_BLOCKS: u64 = 4;
 const INTERPOLATE_BLOCKS_C3: u64 = 8;
 
-impl TensorBatch<'_> {
-    /// Rows of a warp, as multiples of its plane's [`PlaneStep::row_unit`]. A warp also computes the rows around its own that
-    /// the filter reads, so more rows are less work; but the kernels are bound by latency, and a second wave of blocks doubles
-    /// the time. So it is the fewest rows whose blocks all run at the same time.
-    fn segment_units(&self, limits: DeviceLimits) -> u32 {
-        let least = if self.planes.iter().any(PlaneStep::is_large) { 4 } else { 1 };
-        let blocks = |units: u32| self.planes.iter().map(|plane| plane.blocks(units * plane.row_unit())).sum::<u32>();
-        let resident = self.planes.iter().map(PlaneStep::resident_blocks).min().unwrap_or(1);
-        (least..SEGMENT_UNITS)
-            .find(|units| blocks(*units) <= resident * limits.multiprocessors)
-            .unwrap_or(SEGMENT_UNITS)
-    }
+/// Rows of a warp, as multiples of its plane's [`PlaneStep::row_unit`]. A warp also computes the rows around its own that
+/// the filter reads, so more rows are less work; but the kernels are bound by latency, and a second wave of blocks doubles
+/// the time. So it is the fewest rows whose blocks all run at the same time.
+fn segment_units(planes: &[PlaneStep], limits: DeviceLimits) -> u32 {
+    let least = if planes.iter().any(PlaneStep::is_large) { 4 } else { 1 };
+    let blocks = |units: u32| planes.iter().map(|plane| plane.blocks(units * plane.row_unit())).sum::<u32>();
+    let resident = planes.iter().map(PlaneStep::resident_blocks).min().unwrap_or(1);
+    (least..SEGMENT_UNITS).find(|units| blocks(*units) <= resident * limits.multiprocessors).unwrap_or(SEGMENT_UNITS)
+}
 
-    /// The kernel of its launch.
-    pub fn kernel(&self) -> Kernel {
-        // A long blur in the batch needs the kernel for long ones.
-        let long = self.planes.iter().find(|plane| plane.kernel() == Kernel::TENSOR_BLUR_LONG);
-        long.unwrap_or(&self.planes[0]).kernel()
-    }
+/// The kernel of the launch of a batch.
+fn kernel(planes: &[PlaneStep]) -> Kernel {
+    // A long blur in the batch needs the kernel for long ones.
+    let long = planes.iter().find(|plane| plane.kernel() == Kernel::TENSOR_BLUR_LONG);
+    long.unwrap_or(&planes[0]).kernel()
+}
 
-    /// The launch.
-    pub fn launch(&self, limits: DeviceLimits) -> Launch {
-        let kernel = self.kernel();
-        let slots = filter_slots(self.planes.iter().map(|plane| plane.taps));
-        let mut args = unused_args();
-        for (to, taps) in args.taps.iter_mut().zip(&slots) {
-            if let Some(taps) = taps {
-                *to = packed_taps(&taps.rows, &taps.columns, 0);
+/// The launch of a batch.
+pub fn launch(planes: &[PlaneStep], limits: DeviceLimits) -> Launch {
+    let kernel = kernel(planes);
+    let slots = filter_slots(planes.iter().map(|plane| plane.taps));
+    let mut args = unused_args();
+    for (to, taps) in args.taps.iter_mut().zip(&slots) {
+        if let Some(taps) = taps {
+            *to = packed_taps(&taps.rows, &taps.columns, 0);
+        }
+    }
+    let units = segment_units(planes, limits);
+    let all_work: u64 = planes.iter().map(PlaneStep::work).sum();
+    let (mut blocks, mut shared_bytes) = (0, 0);
+    for ((to, block_end), plane) in args.planes.iter_mut().zip(&mut args.block_end).zip(planes) {
+        let segment = units * plane.row_unit();
+        let own = match plane.step {
+            Step::Interpolate => {
+                let resident = if plane.larger.channels == 3 { INTERPOLATE_BLOCKS_C3 } else { INTERPOLATE_BLOCKS };
+                let wanted = resident * u64::from(limits.multiprocessors) * plane.work() / all_work;
+                plane.blocks(0).min((wanted as u32).max(1))
             }
-        }
-        let units = self.segment_units(limits);
-        let all_work: u64 = self.planes.iter().map(PlaneStep::work).sum();
-        let (mut blocks, mut shared_bytes) = (0, 0);
-        for ((to, block_end), plane) in args.planes.iter_mut().zip(&mut args.block_end).zip(&self.planes) {
-            let segment = units * plane.row_unit();
-            let own = match plane.step {
-                Step::Interpolate => {
-                    let resident = if plane.larger.channels == 3 { INTERPOLATE_BLOCKS_C3 } else { INTERPOLATE_BLOCKS };
-                    let wanted = resident * u64::from(limits.multiprocessors) * plane.work() / all_work;
-                    plane.blocks(0).min((wanted as u32).max(1))
-                }
-                _ => plane.blocks(segment),
-            };
-            *to = TensorPlane {
-                width: plane.larger.width,
-                height: plane.larger.height,
-                channels: plane.larger.channels.into(),
-                depth: if plane.alpha.is_some() { 16 } else { plane.larger.depth.into() },
-                shift: plane.larger.shift().into(),
-                alpha: alpha_bits(plane.alpha),
-                factor_across: plane.factors[0].get(),
-                factor_down: plane.factors[1].get(),
-                slot: slots.iter().position(|taps| *taps == plane.taps).unwrap_or(0) as u32,
-                row_begin: plane.rect.y(),
-                row_end: plane.rect.bottom(),
-                column_begin: plane.rect.x(),
-                column_end: plane.rect.right(),
-                segment_rows: segment,
-                first_block: blocks,
-                blocks: own,
-                ..plane.entry
-            };
-            blocks += own;
-            *block_end = blocks;
-            shared_bytes = shared_bytes.max(plane.shared_bytes());
-        }
-        Launch::new(kernel, blocks, shared_bytes, Args::Tensor(args))
+            _ => plane.blocks(segment),
+        };
+        *to = TensorPlane {
+            width: plane.larger.width,
+            height: plane.larger.height,
+            channels: plane.larger.channels.into(),
+            depth: if plane.alpha.is_some() { 16 } else { plane.larger.depth.into() },
+            shift: plane.larger.shift().into(),
+            alpha: alpha_bits(plane.alpha),
+            factor_across: plane.factors[0].get(),
+            factor_down: plane.factors[1].get(),
+            slot: slots.iter().position(|taps| *taps == plane.taps).unwrap_or(0) as u32,
+            row_begin: plane.rect.y(),
+            row_end: plane.rect.bottom(),
+            column_begin: plane.rect.x(),
+            column_end: plane.rect.right(),
+            segment_rows: segment,
+            first_block: blocks,
+            blocks: own,
+            ..plane.entry
+        };
+        blocks += own;
+        *block_end = blocks;
+        shared_bytes = shared_bytes.max(plane.shared_bytes());
     }
+    Launch::new(kernel, blocks, shared_bytes, Args::Tensor(args))
 }

@@ -11,7 +11,7 @@ use super::timing_sampler::TimingSampler;
 use super::{Pipeline, SubmitError, get_or_make};
 use crate::cuda::driver::{Event, Stream, Workspace};
 use crate::cuda::error::CudaError;
-use crate::cuda::kernels::record::DevicePlanes;
+use crate::cuda::kernels::lower::DevicePlanes;
 use crate::cuda::program::{KernelSelector, Target};
 use crate::filter::cover::Softness;
 use crate::filter::parts::Job;

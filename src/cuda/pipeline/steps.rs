@@ -9,7 +9,7 @@ use crate::cuda::error::CudaError;
 use crate::cuda::kernels::byte_rect::ByteRect;
 use crate::cuda::kernels::cover::{self, ByteWrite};
 use crate::cuda::kernels::launch::Launch;
-use crate::cuda::kernels::record::DevicePlanes;
+use crate::cuda::kernels::lower::DevicePlanes;
 use crate::cuda::program::{KernelSelector, Program};
 use crate::cuda::transfer::schedule::Schedule;
 use crate::cuda::transfer::{SharedPlanes, ThreadedCopy};

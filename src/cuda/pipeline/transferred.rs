@@ -15,7 +15,7 @@ use super::{Pipeline, SubmitError, TransferPath};
 use crate::cuda::driver::Event;
 use crate::cuda::error::CudaError;
 use crate::cuda::kernels::byte_rect::ByteRect;
-use crate::cuda::kernels::record::DevicePlanes;
+use crate::cuda::kernels::lower::DevicePlanes;
 use crate::cuda::program::{KernelSelector, Target};
 use crate::cuda::transfer::adaptive_wait::AdaptiveWait;
 use crate::cuda::transfer::schedule::Schedule;

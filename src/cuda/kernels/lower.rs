@@ -1,20 +1,22 @@
 // SPDX-License-Identifier: MPL-2.0
-//! A plan recorded for planes in device memory: copies, launches and batches of blurs, in order.
+//! Lowers a plan for planes in device memory: each operation becomes entries, and entries of a kind become launches.
 
 use super::abi::{KernelSet, PixelFamily, TENSOR_RADIUS_MAX, TensorPlane};
 use super::alpha;
-use super::axis::{self, Direction, LevelBatch, LevelPlane, PlaneLevel};
-use super::batch::{self, BlurBatch, PlaneBlur};
+use super::axis::{self, Direction, LevelPlane, PlaneLevel};
+use super::batch::{self, PlaneBlur};
 use super::byte_rect::ByteRect;
 use super::cover::{self, ByteWrite, MosaicCells};
 use super::images::Kernel;
 use super::launch::Launch;
 use super::soft::{self, MixPlanes, Nodes, SoftStep};
-use super::strategy::PassStrategy;
+use super::strategy::{self, BlurKernels, PassStrategy};
 use super::temporaries::{TemporaryMemory, is_composed, plane_of, plane_uses};
-use super::tensor_wide::{self, PlaneStep, Step, TensorBatch};
+use super::tensor_direct::DirectKernel;
+use super::tensor_wide::{self, PlaneStep, Step};
+use crate::cuda::driver::device::DeviceLimits;
 use crate::filter::cover::Softness;
-use crate::filter::inpainting::NODES;
+use crate::filter::inpainting::{CellPyramid, NODES};
 use crate::filter::mosaic::CellGrid;
 use crate::filter::operation::{
     AlphaSource, Buffer, Cells, CoverSamples, Layer, Operation, Resampling, View, WeightsOf,
@@ -55,63 +57,118 @@ pub struct PlaneCopy {
     pub rows: usize,
 }
 
-/// A step of a recording.
-#[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "a recording has few commands and lives for one call")]
-pub enum Command<'a> {
+/// What an operation does with a rectangle of a plane, whose addresses are known.
+#[derive(Debug, Clone)]
+#[expect(clippy::large_enum_variant, reason = "a plan has few entries, and they live for one call")]
+pub enum Entry<'a> {
     /// A copy by the driver.
     Copy(PlaneCopy),
-    /// A launch of a kernel that every image has.
+    /// A launch for this rectangle alone.
     Launch(Launch),
-    /// Blurs of planes that share launches. Which kernels they use is decided when the program is made.
-    Blur(BlurBatch<'a>),
-    /// Decimations or interpolations of planes that share launches.
-    Level(LevelBatch),
-    /// Steps of the wide form on tensor cores, of planes that share a launch.
-    Tensor(TensorBatch<'a>),
+    /// Which kernels blur it is decided when the launches are made.
+    Blur(PlaneBlur<'a>),
+    /// A level of the wide form on CUDA cores.
+    Level(PlaneLevel),
+    /// A step of the wide form on tensor cores.
+    Tensor(PlaneStep<'a>),
+    /// Sums of cells of a mosaic.
+    Sums(MosaicCells<'a>),
+    /// Their colours. Where cells of different ranks overlap, the largest one counts.
+    Colours(usize, MosaicCells<'a>),
+    /// Bytes that are written.
+    Bytes(ByteWrite),
+    /// For one of the kernels of soft covers.
+    Soft(Kernel, SoftStep),
 }
 
-/// The commands for a frame, for a band of it or for a cover, to execute in order on one stream.
+/// What is computed of a plan, for a frame, for a band of it or for a cover, to execute in order on one stream.
 #[derive(Debug)]
-pub struct Recording<'a> {
-    /// In order.
-    pub commands: Vec<Command<'a>>,
-    /// The commands from this one on write a frame of which parts are covered. The others only read it.
+pub struct Lowered<'a> {
+    /// The entries of a group are independent of each other, so that those of a kind share launches.
+    pub groups: Vec<Vec<Entry<'a>>>,
+    /// The groups from this one on write a frame of which parts are covered. The others only read it.
     pub first_write: usize,
-    /// Device memory for the temporaries, in bytes.
-    pub temporary_bytes: usize,
 }
 
-impl<'a> Recording<'a> {
-    /// Records what of a plan is computed in these planes, with the temporaries from address `workspace` on, which is aligned to
-    /// [`WORKSPACE_ALIGNMENT`](super::abi::WORKSPACE_ALIGNMENT). Rectangles consist of whole [tiles](super::tiles::TILES).
-    pub fn new(plan: &'a Plan, planes: &DevicePlanes, workspace: u64, kernel_set: KernelSet, parts: &Parts) -> Self {
-        Recorder::new(plan, parts, None, kernel_set).record(parts, planes, workspace)
-    }
-
-    /// The batches among the commands.
-    pub fn batches(&self) -> impl Iterator<Item = &BlurBatch<'a>> + Clone {
-        self.commands.iter().filter_map(|command| match command {
-            Command::Blur(batch) => Some(batch),
-            _ => None,
-        })
+impl<'a> Lowered<'a> {
+    /// The planes that are blurred by the same launches of the direct form.
+    pub fn blurs(&self) -> Vec<Vec<PlaneBlur<'a>>> {
+        let of_group = |group: &Vec<Entry<'a>>| {
+            batch::batches(group.iter().filter_map(|entry| match entry {
+                Entry::Blur(plane) => Some(plane.clone()),
+                _ => None,
+            }))
+        };
+        self.groups.iter().flat_map(of_group).collect()
     }
 
     /// The prebuilt kernels of the launches, with these passes for each batch of blurs. One may come several times.
     pub fn kernels(&self, passes: PassStrategy) -> Vec<Kernel> {
-        let kernels = |command: &Command| match command {
-            Command::Copy(_) => Vec::new(),
-            Command::Launch(launch) => vec![launch.kernel],
-            Command::Blur(batch) => batch.prebuilt(passes).list(),
-            Command::Level(batch) => batch.launches(0).iter().map(|launch| launch.kernel).collect(),
-            Command::Tensor(batch) => vec![batch.kernel()],
-        };
-        self.commands.iter().flat_map(kernels).collect()
+        // The kernels are the same on every device.
+        let limits = DeviceLimits { multiprocessors: 1, shared_bytes: 0 };
+        let of_group = |group: &Vec<Entry<'a>>| launches(group, 0, limits, |batch| strategy::prebuilt(batch, passes)).0;
+        self.groups.iter().flat_map(of_group).map(|(launch, _)| launch.kernel).collect()
     }
 }
 
-/// Records the commands of a plan, for planes at any address.
-pub struct Recorder<'a> {
+/// The launches of the entries of a group, each with the kernel that NVRTC compiles for it, if `choose` has chosen one, and the bytes of
+/// device memory that they need from address `intermediate` on. `choose` says which kernels blur a batch.
+pub fn launches<'a>(
+    group: &[Entry<'a>],
+    intermediate: u64,
+    limits: DeviceLimits,
+    mut choose: impl FnMut(&[PlaneBlur<'a>]) -> BlurKernels,
+) -> (Vec<(Launch, Option<DirectKernel>)>, usize) {
+    macro_rules! all {
+        ($kind:ident) => {
+            group.iter().filter_map(|entry| match entry {
+                Entry::$kind(of) => Some(of.clone()),
+                _ => None,
+            })
+        };
+    }
+    // Before the levels: chroma of packed 4:2:2 overwrites luma here, which may have its levels on CUDA cores in fields.
+    let mut launches: Vec<Launch> = all!(Launch).collect();
+    launches.extend(tensor_wide::batches(all!(Tensor)).iter().map(|batch| tensor_wide::launch(batch, limits)));
+    // Batches use the memory in turn, so the largest counts.
+    let mut bytes = 0;
+    for batch in axis::batches(all!(Level)) {
+        bytes = bytes.max(axis::level_bytes(&batch));
+        launches.extend(axis::level_launches(&batch, intermediate));
+    }
+    let prebuilt = |launches: Vec<Launch>| launches.into_iter().map(|launch| (launch, None));
+    let mut all: Vec<(Launch, Option<DirectKernel>)> = prebuilt(launches).collect();
+    for batch in batch::batches(all!(Blur)) {
+        let kernels = choose(&batch);
+        bytes = bytes.max(kernels.bytes(&batch));
+        let compiled = kernels.compiled();
+        all.extend(kernels.launches(&batch, intermediate, limits).into_iter().map(|launch| (launch, compiled)));
+    }
+    let mut colours: Vec<(usize, MosaicCells)> = group.iter().filter_map(Entry::colours).collect();
+    colours.sort_by_key(|(rank, _)| *rank);
+    let colours: Vec<MosaicCells> = colours.into_iter().map(|(_, cells)| cells).collect();
+    all.extend(prebuilt(cover::mosaic_launches(Kernel::MOSAIC_SUMS, &all!(Sums).collect::<Vec<_>>())));
+    all.extend(prebuilt(cover::mosaic_launches(Kernel::MOSAIC_WRITE, &colours)));
+    all.extend(prebuilt(cover::byte_launches(all!(Bytes).collect())));
+    for kernel in [Kernel::SOFT_CELLS, Kernel::SOFT_SPREAD, Kernel::SOFT_MIX] {
+        let steps: Vec<SoftStep> = group.iter().filter_map(|entry| entry.soft(kernel)).collect();
+        all.extend(prebuilt(soft::launches(kernel, &steps)));
+    }
+    (all, bytes)
+}
+
+impl<'a> Entry<'a> {
+    fn colours(&self) -> Option<(usize, MosaicCells<'a>)> {
+        if let Self::Colours(rank, cells) = self { Some((*rank, *cells)) } else { None }
+    }
+
+    fn soft(&self, of: Kernel) -> Option<SoftStep> {
+        if let Self::Soft(kernel, step) = self { (*kernel == of).then_some(*step) } else { None }
+    }
+}
+
+/// Lowers a plan, for planes at any address.
+pub struct Lowering<'a> {
     plan: &'a Plan,
     soft: Option<&'a Softness>,
     kernel_set: KernelSet,
@@ -124,7 +181,7 @@ pub struct Recorder<'a> {
     grids: Vec<CellGrid>,
 }
 
-impl<'a> Recorder<'a> {
+impl<'a> Lowering<'a> {
     /// Of a plan, of which nothing else is ever recorded than these parts, or some of their rows. `soft` is how much of a cover
     /// shows; the values of its weights do not count.
     pub fn new(plan: &'a Plan, parts: &Parts, soft: Option<&'a Softness>, kernel_set: KernelSet) -> Self {
@@ -141,40 +198,42 @@ impl<'a> Recorder<'a> {
         Self { plan, soft, kernel_set, memory, in_frame, tensor, grids }
     }
 
-    /// Records parts in these planes, with the temporaries from address `workspace` on, which is aligned to
+    /// Device memory for the temporaries, in bytes.
+    pub fn bytes(&self) -> usize {
+        self.memory.bytes
+    }
+
+    /// Lowers parts for these planes, with the temporaries from address `workspace` on, which is aligned to
     /// [`WORKSPACE_ALIGNMENT`](super::abi::WORKSPACE_ALIGNMENT); the nodes of the weights are at its beginning, those of the
-    /// cover first.
-    pub fn record(&self, parts: &Parts, planes: &DevicePlanes, workspace: u64) -> Recording<'a> {
-        let buffers = Buffers { recorder: self, planes, workspace };
-        let mut pending = Pending::default();
-        let mut commands = Vec::new();
+    /// cover first. Rectangles consist of whole [tiles](super::tiles::TILES).
+    pub fn lower(&self, parts: &Parts, planes: &DevicePlanes, workspace: u64) -> Lowered<'a> {
+        let buffers = Buffers { lowering: self, planes, workspace };
         let operations: &'a [Operation] = self.plan.operations();
         let is_write = |index: usize| writes_frame(&operations[index]);
         let mut order: Vec<usize> = (0..operations.len()).collect();
         order.sort_by_key(|index| (is_write(*index), self.turn(&operations[*index])));
-        let mut first_write = None;
+        let (mut groups, mut group, mut first_write) = (Vec::new(), Vec::new(), None);
         for (position, index) in order.iter().copied().enumerate() {
             let operation = &operations[index];
-            // Operations of a kind that follow each other are batched.
             if position > 0 {
                 let last = &operations[order[position - 1]];
                 if !operation.is_independent_of(last) || self.turn(operation) != self.turn(last) {
-                    pending.flush(&mut commands);
+                    groups.push(std::mem::take(&mut group));
                 }
             }
             if is_write(index) && first_write.is_none() {
                 // What a soft cover consists of is put together first.
                 for write in order[position..].iter().map(|index| &operations[*index]) {
-                    buffers.compose(write, &mut pending);
+                    buffers.compose(write, &mut group);
                 }
-                pending.flush(&mut commands);
-                first_write = Some(commands.len());
+                groups.push(std::mem::take(&mut group));
+                first_write = Some(groups.len());
             }
-            buffers.record(operation, &parts[index], &mut pending, &mut commands);
+            buffers.lower(operation, &parts[index], &mut group);
         }
-        pending.flush(&mut commands);
-        let first_write = first_write.unwrap_or(commands.len());
-        Recording { commands, first_write, temporary_bytes: self.memory.bytes }
+        groups.push(group);
+        let first_write = first_write.unwrap_or(groups.len());
+        Lowered { groups, first_write }
     }
 
     /// The Gaussian of a cover that an operation is of, from 1 on; 0 for operations of none or of several.
@@ -191,41 +250,6 @@ impl<'a> Recorder<'a> {
 fn writes_frame(operation: &Operation) -> bool {
     let View { buffer, .. } = operation.output();
     matches!((operation, buffer), (Operation::Write { .. }, Buffer::Destination(_)))
-}
-
-/// Operations of one kind that have not been divided into batches yet.
-#[derive(Default)]
-struct Pending<'a> {
-    blurs: Vec<PlaneBlur<'a>>,
-    levels: Vec<PlaneLevel>,
-    tensor: Vec<PlaneStep<'a>>,
-    sums: Vec<MosaicCells<'a>>,
-    colours: Vec<(usize, MosaicCells<'a>)>,
-    bytes: Vec<ByteWrite>,
-    cells: Vec<SoftStep>,
-    estimates: Vec<SoftStep>,
-    mixes: Vec<SoftStep>,
-}
-
-impl<'a> Pending<'a> {
-    fn flush(&mut self, commands: &mut Vec<Command<'a>>) {
-        let Self { blurs, levels, tensor, sums, mut colours, bytes, cells, estimates, mixes } = std::mem::take(self);
-        // Before the levels: chroma of packed 4:2:2 overwrites luma here, which may have its levels on CUDA cores in fields.
-        commands.extend(tensor_wide::batches(tensor).into_iter().map(Command::Tensor));
-        commands.extend(axis::batches(levels).into_iter().map(Command::Level));
-        commands.extend(batch::batches(blurs).into_iter().map(Command::Blur));
-        colours.sort_by_key(|(rank, _)| *rank);
-        let colours: Vec<MosaicCells> = colours.into_iter().map(|(_, cells)| cells).collect();
-        let launches = [
-            cover::mosaic_launches(Kernel::MOSAIC_SUMS, &sums),
-            cover::mosaic_launches(Kernel::MOSAIC_WRITE, &colours),
-            cover::byte_launches(bytes),
-            soft::launches(Kernel::SOFT_CELLS, &cells),
-            soft::launches(Kernel::SOFT_SPREAD, &estimates),
-            soft::launches(Kernel::SOFT_MIX, &mixes),
-        ];
-        commands.extend(launches.into_iter().flatten().map(Command::Launch));
-    }
 }
 
 /// A view of the frame that stands for a temporary with premultiplied colour: kernels for tensor cores multiply when they load
@@ -307,7 +331,7 @@ fn temporaries_in_frame(plan: &Plan) -> Vec<Option<InFrame>> {
 }
 
 struct Buffers<'a, 'p> {
-    recorder: &'p Recorder<'a>,
+    lowering: &'p Lowering<'a>,
     planes: &'p DevicePlanes,
     /// The address of the temporaries.
     workspace: u64,
@@ -318,7 +342,7 @@ impl<'a> Buffers<'a, '_> {
     fn stored(&self, view: &View) -> (View, Option<u8>) {
         match view.buffer {
             Buffer::Temporary(index) => {
-                self.recorder.in_frame[index].map_or((*view, None), |of| (of.view, Some(of.alpha)))
+                self.lowering.in_frame[index].map_or((*view, None), |of| (of.view, Some(of.alpha)))
             }
             _ => (*view, None),
         }
@@ -334,14 +358,14 @@ impl<'a> Buffers<'a, '_> {
         let plane = match view.buffer {
             Buffer::Source(index) => self.planes.sources[index],
             Buffer::Destination(index) => self.planes.destinations[index],
-            Buffer::Temporary(index) => self.within(&self.recorder.memory.planes[index]),
+            Buffer::Temporary(index) => self.within(&self.lowering.memory.planes[index]),
         };
         view.field.rows_of(&plane)
     }
 
     /// The nodes of weights.
     fn nodes(&self, of: WeightsOf) -> Nodes {
-        let soft = self.recorder.soft.expect("a plan with weights is recorded with them");
+        let soft = self.lowering.soft.expect("a plan with weights is lowered with them");
         match of {
             WeightsOf::Cover => Nodes::new(&soft.weights, self.workspace),
             WeightsOf::Excluded => {
@@ -351,31 +375,26 @@ impl<'a> Buffers<'a, '_> {
         }
     }
 
-    /// Records an operation on rectangles of its output.
-    fn record(
-        &self,
-        operation: &'a Operation,
-        rects: &[Rect],
-        pending: &mut Pending<'a>,
-        commands: &mut Vec<Command<'a>>,
-    ) {
+    /// The entries of an operation on rectangles of its output.
+    fn lower(&self, operation: &'a Operation, rects: &[Rect], group: &mut Vec<Entry<'a>>) {
         match operation {
             _ if rects.is_empty() => (),
             Operation::CellMeans { source, cells, excluded: None } => {
                 let sums = self.plane(&cells.view).address;
-                pending.sums.extend(cover::mosaic_grids(&cells.grids, sums, &self.plane(source)));
+                group.extend(cover::mosaic_grids(&cells.grids, sums, &self.plane(source)).into_iter().map(Entry::Sums));
             }
             Operation::CellMeans { source, cells, excluded: Some(_) } => {
                 let (nodes, memory) = (self.nodes(WeightsOf::Excluded), self.plane(&cells.view).address);
-                let source = self.plane(source);
-                pending.cells.extend(cells.grids.iter().map(|grid| soft::cells(grid, nodes, source, memory)));
+                let (source, entry) = (self.plane(source), |step| Entry::Soft(Kernel::SOFT_CELLS, step));
+                group.extend(cells.grids.iter().map(|grid| soft::cells(grid, nodes, source, memory)).map(entry));
             }
             Operation::Spread(cells) => {
                 let (nodes, memory) = (self.nodes(WeightsOf::Excluded), self.plane(&cells.view).address);
-                pending.estimates.extend(cells.grids.iter().map(|grid| soft::spread(grid, nodes, memory)));
+                let entry = |step| Entry::Soft(Kernel::SOFT_SPREAD, step);
+                group.extend(cells.grids.iter().map(|grid| soft::spread(grid, nodes, memory)).map(entry));
             }
             Operation::Write { layers, cells, destination, mix: None } => {
-                self.write(layers, cells.as_ref(), destination, &self.plane(destination), pending);
+                self.write(layers, cells.as_ref(), destination, &self.plane(destination), group);
             }
             Operation::Write { layers, cells, destination, mix: Some(mix) } => {
                 let planes = MixPlanes {
@@ -383,55 +402,60 @@ impl<'a> Buffers<'a, '_> {
                     destination: self.plane(destination),
                     cover: self.mixed_in(destination, layers),
                 };
-                let nodes = self.nodes(mix.weights);
+                let (nodes, entry) = (self.nodes(mix.weights), |step| Entry::Soft(Kernel::SOFT_MIX, step));
                 if let ([Layer { samples: CoverSamples::Estimates, .. }], Some(cells)) = (&layers[..], cells) {
                     let memory = self.plane(&cells.view).address;
-                    pending.mixes.extend(cells.grids.iter().flat_map(|pyramid| {
+                    let mix = |pyramid: &CellPyramid| {
                         soft::mix(&pyramid.grid, nodes, &planes, soft::cells_of(pyramid, memory), rects, 0)
-                    }));
+                    };
+                    group.extend(cells.grids.iter().flat_map(mix).map(entry));
                 } else {
                     let (plane, mask) = (plane_of(destination), mix.passthrough_mask);
                     let is_of_field =
                         |grid: &&CellGrid| grid.plane == plane && grid.field.place() == destination.field.place();
-                    let grids = self.recorder.grids.iter().filter(is_of_field);
-                    pending.mixes.extend(grids.flat_map(|grid| soft::mix(grid, nodes, &planes, 0, rects, mask)));
+                    let mix = |grid: &CellGrid| soft::mix(grid, nodes, &planes, 0, rects, mask);
+                    group.extend(self.lowering.grids.iter().filter(is_of_field).flat_map(mix).map(entry));
                 }
             }
-            _ => {
-                for rect in rects.iter().copied() {
-                    self.record_pixels(operation, rect, pending, commands);
-                }
-            }
+            _ => group.extend(rects.iter().filter_map(|rect| self.pixels(operation, *rect))),
         }
     }
 
-    /// Records an operation that computes pixels of a rectangle.
-    fn record_pixels(
-        &self,
-        operation: &'a Operation,
-        rect: Rect,
-        pending: &mut Pending<'a>,
-        commands: &mut Vec<Command<'a>>,
-    ) {
-        match operation {
-            _ if self.uses_tensor(operation) => pending.tensor.push(self.tensor_step(operation, rect)),
+    /// The entry of an operation that computes pixels of a rectangle; `None` if the kernels of other operations do it.
+    fn pixels(&self, operation: &'a Operation, rect: Rect) -> Option<Entry<'a>> {
+        Some(match operation {
+            _ if self.uses_tensor(operation) => Entry::Tensor(self.tensor_step(operation, rect)),
             Operation::Blur { source, destination, taps } => {
                 let ((source, alpha), (destination, _)) = (self.stored(source), self.stored(destination));
-                let (layout, kernel_set) = (source.field.layout, self.recorder.kernel_set);
+                let (layout, kernel_set) = (source.field.layout, self.lowering.kernel_set);
                 let [source, destination] = [source, destination].map(|view| self.plane(&view));
-                pending.blurs.push(PlaneBlur { layout, source, destination, taps, rect, kernel_set, alpha });
+                Entry::Blur(PlaneBlur { layout, source, destination, taps, rect, kernel_set, alpha })
             }
+            Operation::Decimate(resampling) => Entry::Level(self.level(Direction::Decimate, *resampling, rect)),
+            Operation::Interpolate(resampling) => Entry::Level(self.level(Direction::Interpolate, *resampling, rect)),
             // Done by the kernels that read the one, and that write the other.
             Operation::Premultiply { premultiplied, .. } | Operation::Unpremultiply { premultiplied, .. }
-                if self.stored(premultiplied).1.is_some() => {}
-            Operation::Decimate(resampling) => {
-                pending.levels.push(self.level(Direction::Decimate, *resampling, rect));
+                if self.stored(premultiplied).1.is_some() =>
+            {
+                return None;
             }
-            Operation::Interpolate(resampling) => {
-                pending.levels.push(self.level(Direction::Interpolate, *resampling, rect));
+            Operation::Premultiply { .. } | Operation::Unpremultiply { .. } | Operation::RestoreChannels { .. } => {
+                Entry::Launch(alpha::launch(operation, rect, |view| self.plane(view)))
             }
-            _ => commands.push(self.command(operation, rect)),
-        }
+            Operation::Copy { source, destination } => {
+                let layout = &source.field.layout;
+                let within = |view: &View| view.field.layout.within(&self.plane(view), rect);
+                Entry::Copy(PlaneCopy {
+                    source: within(source),
+                    destination: within(destination),
+                    row_bytes: layout.columns(rect).len() * layout.pixel_bytes(),
+                    rows: rect.height() as usize,
+                })
+            }
+            Operation::CellMeans { .. } | Operation::Spread(_) | Operation::Write { .. } => {
+                unreachable!("`lower` handles the operations of covers itself")
+            }
+        })
     }
 
     /// What is mixed into a view.
@@ -440,18 +464,18 @@ impl<'a> Buffers<'a, '_> {
             [Layer { samples: CoverSamples::Plane(view), .. }] => self.plane(view),
             [Layer { samples: CoverSamples::Estimates, .. }] => DevicePlane::default(),
             _ => {
-                let plane = self.recorder.memory.composed[plane_of(destination)];
+                let plane = self.lowering.memory.composed[plane_of(destination)];
                 destination.field.rows_of(&self.within(&plane.expect("layers are put together first")))
             }
         }
     }
 
     /// Puts the layers of a soft cover over each other, unless one plane is all there is.
-    fn compose(&self, operation: &'a Operation, pending: &mut Pending<'a>) {
+    fn compose(&self, operation: &'a Operation, group: &mut Vec<Entry<'a>>) {
         let Operation::Write { layers, cells, destination, mix: Some(_) } = operation else { return };
         if is_composed(operation) {
             let to = self.mixed_in(destination, layers);
-            self.write(layers, cells.as_ref(), destination, &to, pending);
+            self.write(layers, cells.as_ref(), destination, &to, group);
         }
     }
 
@@ -462,7 +486,7 @@ impl<'a> Buffers<'a, '_> {
         cells: Option<&'a Cells>,
         view: &View,
         rows: &DevicePlane,
-        pending: &mut Pending<'a>,
+        group: &mut Vec<Entry<'a>>,
     ) {
         // Rectangles are told apart by their bytes in the plane, of which these are every `step`th row from its first one on.
         let (plane, field) = (plane_of(view), view.field);
@@ -478,14 +502,14 @@ impl<'a> Buffers<'a, '_> {
             match samples {
                 CoverSamples::Plane(view) => {
                     let from = whole(&self.plane(view));
-                    pending.bytes.extend(bytes.map(|rect| ByteWrite::copy(rect, rank, &from, &to)));
+                    group.extend(bytes.map(|rect| Entry::Bytes(ByteWrite::copy(rect, rank, &from, &to))));
                 }
                 CoverSamples::Pattern(pattern) => {
-                    pending.bytes.extend(bytes.map(|rect| ByteWrite::fill(rect, rank, *pattern, &to)));
+                    group.extend(bytes.map(|rect| Entry::Bytes(ByteWrite::fill(rect, rank, *pattern, &to))));
                 }
                 CoverSamples::Mosaic(of) => {
                     let grids = &cells.as_ref().expect("layers of cells come with them")[of.clone()];
-                    pending.colours.extend(grids.iter().map(|cells| (rank, *cells)));
+                    group.extend(grids.iter().map(|cells| Entry::Colours(rank, *cells)));
                 }
                 CoverSamples::Estimates => unreachable!("estimates are mixed"),
             }
@@ -495,7 +519,7 @@ impl<'a> Buffers<'a, '_> {
     /// Whether an operation is one for the tensor-core kernels.
     fn uses_tensor(&self, operation: &Operation) -> bool {
         let views = [operation.source(), operation.output()];
-        views.iter().any(|view| matches!(view.buffer, Buffer::Temporary(index) if self.recorder.tensor[index]))
+        views.iter().any(|view| matches!(view.buffer, Buffer::Temporary(index) if self.lowering.tensor[index]))
     }
 
     /// The step of an operation for which [`Buffers::uses_tensor`] holds.
@@ -545,7 +569,7 @@ impl<'a> Buffers<'a, '_> {
             Operation::Decimate(resampling) if resampling.destination.buffer == temporary => Some(resampling),
             _ => None,
         };
-        self.recorder.plan.operations().iter().find_map(writes).expect("a small plane is decimated before its blur")
+        self.lowering.plan.operations().iter().find_map(writes).expect("a small plane is decimated before its blur")
     }
 
     fn level(&self, direction: Direction, resampling: Resampling, rect: Rect) -> PlaneLevel {
@@ -556,28 +580,5 @@ impl<'a> Buffers<'a, '_> {
             Direction::Interpolate => (destination, source),
         };
         PlaneLevel { direction, resampling, larger, small, rect }
-    }
-
-    /// The command of an operation that is not batched.
-    fn command(&self, operation: &Operation, rect: Rect) -> Command<'static> {
-        match operation {
-            Operation::Copy { source, destination } => {
-                let layout = &source.field.layout;
-                let within = |view: &View| view.field.layout.within(&self.plane(view), rect);
-                Command::Copy(PlaneCopy {
-                    source: within(source),
-                    destination: within(destination),
-                    row_bytes: layout.columns(rect).len() * layout.pixel_bytes(),
-                    rows: rect.height() as usize,
-                })
-            }
-            Operation::Premultiply { .. } | Operation::Unpremultiply { .. } | Operation::RestoreChannels { .. } => {
-                Command::Launch(alpha::launch(operation, rect, |view| self.plane(view)))
-            }
-            Operation::Blur { .. } | Operation::Decimate(_) | Operation::Interpolate(_) => unreachable!("batched"),
-            Operation::CellMeans { .. } | Operation::Spread(_) | Operation::Write { .. } => {
-                unreachable!("recorded by `record`")
-            }
-        }
     }
 }
