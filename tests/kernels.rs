@@ -101,6 +101,8 @@ fn launches<'a>(
     let intermediate = workspace + lowering.bytes() as u64;
     let (mut all, mut most) = (Vec::new(), 0);
     for group in &lowered.groups {
+        // Columns are read four at a time, also beyond a piece.
+        most = most.max(lower::launches(group, intermediate, LIMITS, &kernels).1);
         let mut turns: Vec<Vec<Entry>> = Vec::new();
         for entry in group {
             for (turn, piece) in divided(entry, bands).into_iter().enumerate() {

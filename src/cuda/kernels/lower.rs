@@ -73,12 +73,12 @@ pub enum Entry<'a> {
     Tensor(PlaneStep<'a>),
     /// Sums of cells of a mosaic.
     Sums(MosaicCells<'a>),
-    /// Their colours. Where cells of different ranks overlap, the largest one counts.
-    Colours(usize, MosaicCells<'a>),
+    /// Their colours, with a rank: where cells of different ranks overlap, the largest one counts.
+    Colours((usize, MosaicCells<'a>)),
     /// Bytes that are written.
     Bytes(ByteWrite),
-    /// For one of the kernels of soft covers.
-    Soft(Kernel, SoftStep),
+    /// For this kernel of soft covers.
+    Soft((Kernel, SoftStep)),
 }
 
 /// What is computed of a plan, for a frame, for a band of it or for a cover, to execute in order on one stream.
@@ -119,7 +119,7 @@ pub fn launches<'a>(
     limits: DeviceLimits,
     mut choose: impl FnMut(&[PlaneBlur<'a>]) -> BlurKernels,
 ) -> (Vec<(Launch, Option<DirectKernel>)>, usize) {
-    macro_rules! all {
+    macro_rules! entries {
         ($kind:ident) => {
             group.iter().filter_map(|entry| match entry {
                 Entry::$kind(of) => Some(of.clone()),
@@ -127,44 +127,34 @@ pub fn launches<'a>(
             })
         };
     }
+    let (mut all, mut bytes) = (Vec::new(), 0);
+    let mut add = |launches: Vec<Launch>, compiled: Option<DirectKernel>| {
+        all.extend(launches.into_iter().map(|launch| (launch, compiled)));
+    };
+    add(entries!(Launch).collect(), None);
     // Before the levels: chroma of packed 4:2:2 overwrites luma here, which may have its levels on CUDA cores in fields.
-    let mut launches: Vec<Launch> = all!(Launch).collect();
-    launches.extend(tensor_wide::batches(all!(Tensor)).iter().map(|batch| tensor_wide::launch(batch, limits)));
+    add(tensor_wide::batches(entries!(Tensor)).iter().map(|batch| tensor_wide::launch(batch, limits)).collect(), None);
     // Batches use the memory in turn, so the largest counts.
-    let mut bytes = 0;
-    for batch in axis::batches(all!(Level)) {
+    for batch in axis::batches(entries!(Level)) {
         bytes = bytes.max(axis::level_bytes(&batch));
-        launches.extend(axis::level_launches(&batch, intermediate));
+        add(axis::level_launches(&batch, intermediate), None);
     }
-    let prebuilt = |launches: Vec<Launch>| launches.into_iter().map(|launch| (launch, None));
-    let mut all: Vec<(Launch, Option<DirectKernel>)> = prebuilt(launches).collect();
-    for batch in batch::batches(all!(Blur)) {
+    for batch in batch::batches(entries!(Blur)) {
         let kernels = choose(&batch);
         bytes = bytes.max(kernels.bytes(&batch));
-        let compiled = kernels.compiled();
-        all.extend(kernels.launches(&batch, intermediate, limits).into_iter().map(|launch| (launch, compiled)));
+        add(kernels.launches(&batch, intermediate, limits), kernels.compiled());
     }
-    let mut colours: Vec<(usize, MosaicCells)> = group.iter().filter_map(Entry::colours).collect();
+    add(cover::mosaic_launches(Kernel::MOSAIC_SUMS, &entries!(Sums).collect::<Vec<_>>()), None);
+    let mut colours: Vec<(usize, MosaicCells)> = entries!(Colours).collect();
     colours.sort_by_key(|(rank, _)| *rank);
     let colours: Vec<MosaicCells> = colours.into_iter().map(|(_, cells)| cells).collect();
-    all.extend(prebuilt(cover::mosaic_launches(Kernel::MOSAIC_SUMS, &all!(Sums).collect::<Vec<_>>())));
-    all.extend(prebuilt(cover::mosaic_launches(Kernel::MOSAIC_WRITE, &colours)));
-    all.extend(prebuilt(cover::byte_launches(all!(Bytes).collect())));
+    add(cover::mosaic_launches(Kernel::MOSAIC_WRITE, &colours), None);
+    add(cover::byte_launches(entries!(Bytes).collect()), None);
     for kernel in [Kernel::SOFT_CELLS, Kernel::SOFT_SPREAD, Kernel::SOFT_MIX] {
-        let steps: Vec<SoftStep> = group.iter().filter_map(|entry| entry.soft(kernel)).collect();
-        all.extend(prebuilt(soft::launches(kernel, &steps)));
+        let steps = entries!(Soft).filter(|(of, _)| *of == kernel).map(|(_, step)| step);
+        add(soft::launches(kernel, &steps.collect::<Vec<_>>()), None);
     }
     (all, bytes)
-}
-
-impl<'a> Entry<'a> {
-    fn colours(&self) -> Option<(usize, MosaicCells<'a>)> {
-        if let Self::Colours(rank, cells) = self { Some((*rank, *cells)) } else { None }
-    }
-
-    fn soft(&self, of: Kernel) -> Option<SoftStep> {
-        if let Self::Soft(kernel, step) = self { (*kernel == of).then_some(*step) } else { None }
-    }
 }
 
 /// Lowers a plan, for planes at any address.
@@ -182,7 +172,7 @@ pub struct Lowering<'a> {
 }
 
 impl<'a> Lowering<'a> {
-    /// Of a plan, of which nothing else is ever recorded than these parts, or some of their rows. `soft` is how much of a cover
+    /// Of a plan, of which nothing else is ever lowered than these parts, or some of their rows. `soft` is how much of a cover
     /// shows; the values of its weights do not count.
     pub fn new(plan: &'a Plan, parts: &Parts, soft: Option<&'a Softness>, kernel_set: KernelSet) -> Self {
         let count = plan.temporaries().len();
@@ -385,12 +375,12 @@ impl<'a> Buffers<'a, '_> {
             }
             Operation::CellMeans { source, cells, excluded: Some(_) } => {
                 let (nodes, memory) = (self.nodes(WeightsOf::Excluded), self.plane(&cells.view).address);
-                let (source, entry) = (self.plane(source), |step| Entry::Soft(Kernel::SOFT_CELLS, step));
+                let (source, entry) = (self.plane(source), |step| Entry::Soft((Kernel::SOFT_CELLS, step)));
                 group.extend(cells.grids.iter().map(|grid| soft::cells(grid, nodes, source, memory)).map(entry));
             }
             Operation::Spread(cells) => {
                 let (nodes, memory) = (self.nodes(WeightsOf::Excluded), self.plane(&cells.view).address);
-                let entry = |step| Entry::Soft(Kernel::SOFT_SPREAD, step);
+                let entry = |step| Entry::Soft((Kernel::SOFT_SPREAD, step));
                 group.extend(cells.grids.iter().map(|grid| soft::spread(grid, nodes, memory)).map(entry));
             }
             Operation::Write { layers, cells, destination, mix: None } => {
@@ -402,7 +392,7 @@ impl<'a> Buffers<'a, '_> {
                     destination: self.plane(destination),
                     cover: self.mixed_in(destination, layers),
                 };
-                let (nodes, entry) = (self.nodes(mix.weights), |step| Entry::Soft(Kernel::SOFT_MIX, step));
+                let (nodes, entry) = (self.nodes(mix.weights), |step| Entry::Soft((Kernel::SOFT_MIX, step)));
                 if let ([Layer { samples: CoverSamples::Estimates, .. }], Some(cells)) = (&layers[..], cells) {
                     let memory = self.plane(&cells.view).address;
                     let mix = |pyramid: &CellPyramid| {
@@ -509,7 +499,7 @@ impl<'a> Buffers<'a, '_> {
                 }
                 CoverSamples::Mosaic(of) => {
                     let grids = &cells.as_ref().expect("layers of cells come with them")[of.clone()];
-                    group.extend(grids.iter().map(|cells| Entry::Colours(rank, *cells)));
+                    group.extend(grids.iter().map(|cells| Entry::Colours((rank, *cells))));
                 }
                 CoverSamples::Estimates => unreachable!("estimates are mixed"),
             }
