@@ -281,7 +281,7 @@ fn swap(compiler: &Compiler) {
     let case = case(41);
     compiler.begins(&mut engine, &case);
     let begun = Instant::now();
-    // Frames on the device repeat what was recorded for the first, until the kernel is ready.
+    // Frames on the device repeat what was made for the first, until the kernel is ready.
     let mut on_device = self::engine();
     let check_on_device = |engine: &mut Engine, size: u32| {
         let block = Block::dense(&[PlaneLayout::new(40, 8, 4, 8)], 1);

@@ -79,7 +79,13 @@ fn divided<'a>(entry: &Entry<'a>, bands: u32) -> Vec<Entry<'a>> {
     };
     match entry {
         Entry::Tensor(step) => {
-            let unit = [if step.step == Step::Interpolate { 32 } else { 16 }, 4];
+            // Luma of packed 4:2:2 is cut where its chroma is, which is stored over it before.
+            let across = match step.step {
+                Step::Interpolate if step.larger.is_packed_422() && step.larger.channels == 1 => 64,
+                Step::Interpolate => 32,
+                _ => 16,
+            };
+            let unit = [across, 4];
             of(step.rect, unit, &|rect| Entry::Tensor(PlaneStep { rect, ..step.clone() }))
         }
         // Of the interpolation of the chroma of packed 4:2:2 by four.

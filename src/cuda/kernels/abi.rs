@@ -69,7 +69,7 @@ pub fn stored_channels(layout: &PlaneLayout, channels: impl IntoIterator<Item = 
     stored
 }
 
-/// Which kernels images have, beside those that all have; and for which of them a frame is recorded.
+/// Which kernels images have, beside those that all have; and for which of them a plan is lowered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KernelSet {
     /// None.

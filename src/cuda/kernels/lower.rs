@@ -59,12 +59,11 @@ pub struct PlaneCopy {
 
 /// What an operation does with a rectangle of a plane, whose addresses are known.
 #[derive(Debug, Clone)]
-#[expect(clippy::large_enum_variant, reason = "a plan has few entries, and they live for one call")]
 pub enum Entry<'a> {
     /// A copy by the driver.
     Copy(PlaneCopy),
-    /// A launch for this rectangle alone.
-    Launch(Launch),
+    /// A launch for this rectangle alone. Boxed, because a launch has kilobytes and covers have many entries.
+    Launch(Box<Launch>),
     /// Which kernels blur it is decided when the launches are made.
     Blur(PlaneBlur<'a>),
     /// A level of the wide form on CUDA cores.
@@ -84,7 +83,8 @@ pub enum Entry<'a> {
 /// What is computed of a plan, for a frame, for a band of it or for a cover, to execute in order on one stream.
 #[derive(Debug)]
 pub struct Lowered<'a> {
-    /// The entries of a group are independent of each other, so that those of a kind share launches.
+    /// The entries of a group are independent of each other, so that those of a kind share launches. Their order counts where they write
+    /// the same bytes: chroma of packed 4:2:2 comes before luma, and what covers has ranks.
     pub groups: Vec<Vec<Entry<'a>>>,
     /// The groups from this one on write a frame of which parts are covered. The others only read it.
     pub first_write: usize,
@@ -131,7 +131,7 @@ pub fn launches<'a>(
     let mut add = |launches: Vec<Launch>, compiled: Option<DirectKernel>| {
         all.extend(launches.into_iter().map(|launch| (launch, compiled)));
     };
-    add(entries!(Launch).collect(), None);
+    add(entries!(Launch).map(|launch| *launch).collect(), None);
     // Before the levels: chroma of packed 4:2:2 overwrites luma here, which may have its levels on CUDA cores in fields.
     add(tensor_wide::batches(entries!(Tensor)).iter().map(|batch| tensor_wide::launch(batch, limits)).collect(), None);
     // Batches use the memory in turn, so the largest counts.
@@ -430,7 +430,7 @@ impl<'a> Buffers<'a, '_> {
                 return None;
             }
             Operation::Premultiply { .. } | Operation::Unpremultiply { .. } | Operation::RestoreChannels { .. } => {
-                Entry::Launch(alpha::launch(operation, rect, |view| self.plane(view)))
+                Entry::Launch(Box::new(alpha::launch(operation, rect, |view| self.plane(view))))
             }
             Operation::Copy { source, destination } => {
                 let layout = &source.field.layout;

@@ -71,7 +71,7 @@ impl LoadedKernels {
 
 impl PrebuiltKernels {
     /// Chooses the images for a device and loads one part of them. All other parts are then of the same images: their
-    /// [`KernelSet`](super::abi::KernelSet) decides how a frame is recorded. Logs nothing, see [`Self::log_opening`].
+    /// [`KernelSet`](super::abi::KernelSet) decides how a plan is lowered. Logs nothing, see [`Self::log_opening`].
     pub fn open(image: Image, device: &Arc<Device>) -> Result<Self, CudaError> {
         let best = match image {
             Image::Best => ImageSet::best_for(device.capability()),
