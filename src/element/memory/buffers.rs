@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Buffers: which upstream needs back, copies of them, and output buffers from a pool and of frames that the engine completes.
 
+use std::sync::Arc;
+
 use gst::prelude::*;
 use gst_base::prelude::*;
 
@@ -8,7 +10,6 @@ use crate::element::messages::errors::FrameFailure;
 use crate::element::messages::posting::warn_of_fallback;
 use crate::element::session::Session;
 use crate::element::state::SharedState;
-use std::sync::Arc;
 
 use super::mapping::{MappedFrame, pool_of};
 use crate::element::format::stream_format::StreamFormat;

@@ -3,7 +3,6 @@
 
 pub mod errors;
 pub mod log;
-
 pub mod orientation;
 pub mod posting;
 pub mod qos;
