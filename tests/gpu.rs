@@ -7,6 +7,7 @@
 mod common;
 
 use std::collections::HashSet;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use common::checks::{check_child, child, child_process, cpu_is_selected, run_one_by_one, start_fails, trial};
@@ -24,13 +25,16 @@ use gstcudagaussblur::cuda::driver::{DeviceMemory, Module, Stream, device};
 use gstcudagaussblur::cuda::jit::NvrtcError;
 use gstcudagaussblur::cuda::jit::nvrtc::Nvrtc;
 use gstcudagaussblur::cuda::kernels::abi::{KernelSet, PixelFamily, RowsArgs};
-use gstcudagaussblur::cuda::kernels::lower::Lowering;
+use gstcudagaussblur::cuda::kernels::entry::Entry;
+use gstcudagaussblur::cuda::kernels::lower::{Lowering, Step};
 use gstcudagaussblur::cuda::kernels::strategy;
+use gstcudagaussblur::cuda::kernels::tensor_direct::DirectKernel;
 use gstcudagaussblur::cuda::process;
 use gstcudagaussblur::cuda::{CudaEngine, CudaError, DevicePlanes, Image, PassStrategy};
 use gstcudagaussblur::engine::Engine;
 use gstcudagaussblur::filter::BlurParams;
 use gstcudagaussblur::filter::frame::{PlaneLayout, Role, SampleLayout};
+use gstcudagaussblur::filter::parts::Job;
 use gstcudagaussblur::filter::plan::{AlphaMode, Options, Plan};
 
 fn main() {
@@ -182,11 +186,13 @@ fn compiled_at_every_radius() {
         let options = options_of_radius(radius);
         for (turn, planes) in planes_of_every_family(radius).iter().enumerate() {
             let plan = Plan::new(options, planes);
-            let nowhere = DevicePlanes::nowhere(planes.len());
-            let parts = plan.whole();
-            let lowered = Lowering::new(&plan, &parts, None, KernelSet::TensorCores).lower(&parts, &nowhere, 0);
-            let gains: Vec<_> =
-                lowered.blurs().iter().filter_map(|batch| strategy::specialisation(batch, limits)).collect();
+            let (job, nowhere) = (Job::frame(Arc::new(plan)), DevicePlanes::nowhere(planes.len()));
+            let mut gains = Vec::new();
+            let mut choose = |batch: &[Entry]| {
+                gains.extend(DirectKernel::compiled(batch, limits));
+                strategy::prebuilt(batch, PassStrategy::Best)
+            };
+            Lowering::new(&job, None, KernelSet::TensorCores).lower(&job.parts, &nowhere, 0, limits, &mut choose);
             if gains.is_empty() {
                 continue;
             }
@@ -369,10 +375,11 @@ fn break_the_context() {
     let module = unsafe { Module::load(ptx.into_bytes(), &device) }.unwrap();
     let function = module.function("trap").unwrap();
     let plan = Plan::new(BlurParams::new(1.0, 0).unwrap().into(), &[PlaneLayout::new(1, 1, 1, 8)]);
-    let nowhere = DevicePlanes::nowhere(1);
-    let parts = plan.whole();
-    let batch = Lowering::new(&plan, &parts, None, KernelSet::CudaCores).lower(&parts, &nowhere, 0).blurs().remove(0);
-    let launch = &strategy::prebuilt(&batch, PassStrategy::Best).launches(&batch, 0, device.limits())[0];
+    let (job, nowhere) = (Job::frame(Arc::new(plan)), DevicePlanes::nowhere(1));
+    let mut choose = |batch: &[Entry]| strategy::prebuilt(batch, PassStrategy::Best);
+    let lowering = Lowering::new(&job, None, KernelSet::CudaCores);
+    let lowered = lowering.lower(&job.parts, &nowhere, 0, device.limits(), &mut choose);
+    let Some(Step::Launch(_, launch)) = lowered.reads.first() else { panic!("rows are a launch") };
     // SAFETY: the kernel traps before it touches anything.
     unsafe { launch.enqueue(function, &stream, false) }.unwrap();
     println!("{}", stream.synchronize().unwrap_err());

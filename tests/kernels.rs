@@ -20,20 +20,18 @@ use gstcudagaussblur::cuda::kernels::abi::{
     AlphaArgs, ColumnsArgs, ColumnsPlane, CoverArgs, CoverRect, KernelSet, MosaicArgs, MosaicGrid, MosaicPlane,
     PixelFamily, RowsArgs, RowsPart, RowsPlane, SoftArgs, SoftGrid, StoredChannel, TensorArgs, TensorPlane,
 };
-use gstcudagaussblur::cuda::kernels::axis::PlaneLevel;
-use gstcudagaussblur::cuda::kernels::batch::PlaneBlur;
+use gstcudagaussblur::cuda::kernels::entry::Entry;
 use gstcudagaussblur::cuda::kernels::launch::{Args, Launch};
-use gstcudagaussblur::cuda::kernels::lower::{self, Entry, Lowered, Lowering};
+use gstcudagaussblur::cuda::kernels::lower::{Lowered, Lowering, Step};
 use gstcudagaussblur::cuda::kernels::strategy::{self, BlurKernels};
 use gstcudagaussblur::cuda::kernels::tensor_direct::DirectKernel;
-use gstcudagaussblur::cuda::kernels::tensor_wide::{PlaneStep, Step};
 use gstcudagaussblur::cuda::transfer::schedule::Schedule;
 use gstcudagaussblur::cuda::{DevicePlanes, PassStrategy, TILES};
 use gstcudagaussblur::engine::{Cover, Engine, Softness};
 use gstcudagaussblur::filter::BlurParams;
 use gstcudagaussblur::filter::frame::{Frame, FrameMut, Plane, PlaneLayout, Role, SampleLayout};
 use gstcudagaussblur::filter::operation::{Buffer, Operation, View};
-use gstcudagaussblur::filter::parts::Job;
+use gstcudagaussblur::filter::parts::{Job, Parts};
 use gstcudagaussblur::filter::plan::{AlphaMode, Options, Plan};
 use gstcudagaussblur::filter::plane::DevicePlane;
 use gstcudagaussblur::filter::regions::Rect;
@@ -72,57 +70,42 @@ fn pieces(rect: Rect, bands: u32, [across, down]: [u32; 2]) -> Vec<Rect> {
     (0..bands).flat_map(band).flatten().collect()
 }
 
-/// An entry divided into pieces of multiples of what its kernels process at once.
-fn divided<'a>(entry: &Entry<'a>, bands: u32) -> Vec<Entry<'a>> {
-    let of = |rect: Rect, unit: [u32; 2], piece: &dyn Fn(Rect) -> Entry<'a>| {
-        pieces(rect, bands, unit).into_iter().map(piece).collect()
-    };
-    match entry {
-        Entry::Tensor(step) => {
-            // Luma of packed 4:2:2 is cut where its chroma is, which is stored over it before.
-            let across = match step.step {
-                Step::Interpolate if step.larger.is_packed_422() && step.larger.channels == 1 => 64,
-                Step::Interpolate => 32,
-                _ => 16,
-            };
-            let unit = [across, 4];
-            of(step.rect, unit, &|rect| Entry::Tensor(PlaneStep { rect, ..step.clone() }))
+/// The parts of a job, each divided into pieces of multiples of what its kernels process at once.
+fn divided(job: &Job, set: KernelSet, bands: u32) -> Parts {
+    let unit = |operation: &Operation| match operation {
+        // Of the interpolation of the chroma of packed 4:2:2 by four. Its luma is cut where the chroma is, which is stored over it before.
+        Operation::Interpolate(_) => [64, 4],
+        Operation::Decimate(_) => [16, 4],
+        // All small planes of the cases for tensor cores are blurred there, too.
+        Operation::Blur { destination: View { buffer: Buffer::Temporary(_), .. }, .. }
+            if job.plan.is_wide() && set == KernelSet::TensorCores =>
+        {
+            [16, 4]
         }
-        // Of the interpolation of the chroma of packed 4:2:2 by four.
-        Entry::Level(level) => of(level.rect, [64, 1], &|rect| Entry::Level(PlaneLevel { rect, ..level.clone() })),
-        Entry::Blur(plane) => of(plane.rect, [128, 1], &|rect| Entry::Blur(PlaneBlur { rect, ..plane.clone() })),
-        other => vec![other.clone()],
-    }
+        _ => [128, 1],
+    };
+    let of_operation = |(operation, rects): (&Operation, &Vec<Rect>)| {
+        let is_divided =
+            matches!(operation, Operation::Blur { .. } | Operation::Decimate(_) | Operation::Interpolate(_));
+        let bands = if is_divided { bands } else { 1 };
+        rects.iter().flat_map(|rect| pieces(*rect, bands, unit(operation))).collect()
+    };
+    job.plan.operations().iter().zip(&job.parts).map(of_operation).collect()
 }
 
-/// The launches of what was lowered, whose rectangles are divided into bands, and the bytes of workspace that they need. The first pieces
-/// of all entries of a group come first, then the second ones.
-fn launches<'a>(
-    lowering: &Lowering<'a>,
-    lowered: &Lowered<'a>,
+/// The launches of a job, whose parts are divided into bands, and the bytes of workspace that they need.
+fn launches(
+    (job, soft, set): (&Job, Option<&Softness>, KernelSet),
+    planes: &DevicePlanes,
     workspace: u64,
-    kernels: impl Fn(&[PlaneBlur<'a>]) -> BlurKernels,
+    mut kernels: impl FnMut(&[Entry]) -> BlurKernels,
     bands: u32,
 ) -> (Vec<Launch>, usize) {
-    let intermediate = workspace + lowering.bytes() as u64;
-    let (mut all, mut most) = (Vec::new(), 0);
-    for group in &lowered.groups {
-        // Columns are read four at a time, also beyond a piece.
-        most = most.max(lower::launches(group, intermediate, LIMITS, &kernels).1);
-        let mut turns: Vec<Vec<Entry>> = Vec::new();
-        for entry in group {
-            for (turn, piece) in divided(entry, bands).into_iter().enumerate() {
-                turns.resize_with(turns.len().max(turn + 1), Vec::new);
-                turns[turn].push(piece);
-            }
-        }
-        for turn in &turns {
-            let (launches, bytes) = lower::launches(turn, intermediate, LIMITS, &kernels);
-            all.extend(launches.into_iter().map(|(launch, _)| launch));
-            most = most.max(bytes);
-        }
-    }
-    (all, lowering.bytes() + most)
+    let lowering = Lowering::new(job, soft, set);
+    let Lowered { reads, writes, intermediate_bytes } =
+        lowering.lower(&divided(job, set, bands), planes, workspace, LIMITS, &mut kernels);
+    let launch = |step| if let Step::Launch(_, launch) = step { Some(*launch) } else { None };
+    (reads.into_iter().chain(writes).filter_map(launch).collect(), lowering.bytes() + intermediate_bytes)
 }
 
 /// The address by which the program identifies a block of memory.
@@ -170,11 +153,14 @@ impl Program {
 
     /// With the kernels that would be compiled for frames of these planes.
     fn specialised(options: Options, planes: &[PlaneLayout]) -> Self {
-        let plan = Plan::new(options, planes);
-        let batches = lowered(&plan, KernelSet::TensorCores).blurs();
-        assert_eq!(batches.len(), 1, "{planes:?} {options:?}");
-        let specialisation = strategy::specialisation(&batches[0], LIMITS);
-        let specialisation = specialisation.unwrap_or_else(|| panic!("{planes:?} does not gain"));
+        let job = Job::frame(Arc::new(Plan::new(options, planes)));
+        let mut specialisations = Vec::new();
+        let choose = |batch: &[Entry]| {
+            specialisations.push(DirectKernel::compiled(batch, LIMITS));
+            strategy::prebuilt(batch, PassStrategy::Best)
+        };
+        launches((&job, None, KernelSet::TensorCores), &DevicePlanes::nowhere(planes.len()), 0, choose, 1);
+        let [Some(specialisation)] = specialisations[..] else { panic!("{planes:?} {options:?}: {specialisations:?}") };
         let mut defines: Vec<String> = specialisation.definitions().iter().map(|it| format!("-D{it}")).collect();
         let family = defines.iter().find_map(|it| it.strip_prefix("-DBLUR_PART_direct_")?.strip_suffix("=1"));
         defines.extend(family.map(|family| format!("-DBLUR_COMPILED_FAMILY={family}")).into_iter().collect::<Vec<_>>());
@@ -195,18 +181,17 @@ impl Program {
             let layouts: Vec<_> = src.iter().map(|plane| plane.layout).collect();
             let plan = Plan::new(case.options, &layouts);
             let workspace = address(2 * src.len());
-            let lowering = Lowering::new(&plan, &plan.whole(), None, wide);
-            let lowered = lowering.lower(&plan.whole(), &planes, workspace);
             copy_planes(src, dst, &plan);
-            if let Some(specialisation) = self.1 {
-                let is_own = |batch: Vec<_>| strategy::specialisation(&batch, LIMITS) == Some(specialisation);
-                assert!(lowered.blurs().into_iter().all(is_own));
-            }
-            let specialised = self.1.map(BlurKernels::Direct);
-            let kernels = |batch: &[PlaneBlur]| specialised.unwrap_or_else(|| strategy::prebuilt(batch, passes));
+            let job = Job::frame(Arc::new(plan));
+            let specialisation = self.1;
+            let kernels = |batch: &[Entry]| {
+                let Some(kernel) = specialisation else { return strategy::prebuilt(batch, passes) };
+                assert_eq!(DirectKernel::compiled(batch, LIMITS), specialisation);
+                BlurKernels::Direct(kernel)
+            };
             let (sources, destinations) = (src.iter().map(|plane| plane.data), dst.iter().map(|plane| &*plane.data));
             let buffers = sources.map(|bytes| (bytes, false)).chain(destinations.map(|bytes| (bytes, true)));
-            self.start(buffers.collect(), &[], &launches(&lowering, &lowered, workspace, kernels, bands));
+            self.start(buffers.collect(), &[], &launches((&job, None, wide), &planes, workspace, kernels, bands));
             dst.iter_mut().for_each(|plane| self.receive(plane.data));
         })
     }
@@ -269,17 +254,21 @@ impl Drop for Program {
     }
 }
 
-/// A plan lowered for planes without memory.
-fn lowered(plan: &Plan, kernel_set: KernelSet) -> Lowered<'_> {
-    let (parts, nowhere) = (plan.whole(), DevicePlanes::nowhere(plan.layouts().len()));
-    Lowering::new(plan, &parts, None, kernel_set).lower(&parts, &nowhere, 0)
+/// Whether all launches of a plan have kernels for tensor cores.
+fn is_on_tensor_cores(plan: Plan) -> bool {
+    let (job, nowhere) = (Job::frame(Arc::new(plan)), DevicePlanes::nowhere(4));
+    let best = |batch: &[Entry]| strategy::prebuilt(batch, PassStrategy::Best);
+    let launches = launches((&job, None, KernelSet::TensorCores), &nowhere, 0, best, 1).0;
+    launches.iter().all(|launch| launch.kernel.needs_tensor_cores())
 }
 
 /// Whether a case is blurred in the wide form on tensor cores alone.
 fn is_wide_on_tensor_cores(case: &Case) -> bool {
     let plan = Plan::new(case.options, &case.planes);
-    let is_tensor = |entry: &Entry| matches!(entry, Entry::Tensor(_) | Entry::Copy(_));
-    plan.is_wide() && lowered(&plan, KernelSet::TensorCores).groups.iter().flatten().all(is_tensor)
+    let is_wide = |operation: &Operation| {
+        !matches!(operation, Operation::Blur { destination: View { buffer: Buffer::Destination(_), .. }, .. })
+    };
+    plan.is_wide() && plan.operations().iter().all(is_wide) && is_on_tensor_cores(plan)
 }
 
 /// Whether a case has the direct form, and tensor-core kernels for all its planes.
@@ -305,10 +294,7 @@ fn pixels_of_tensor_cores() -> Vec<Case> {
     let blurs = [0.6, 2.5, 4.0, 9.0, 20.0, 40.0, 130.0].map(|sigma| BlurParams::new(sigma, 0).unwrap());
     let case = |(params, layout): (BlurParams, PlaneLayout)| {
         let options = Options { alpha: AlphaMode::Premultiply, ..params.into() };
-        let plan = Plan::new(options, &[layout]);
-        let has_passes = |entry: &Entry| matches!(entry, Entry::Launch(_) | Entry::Level(_));
-        let groups = lowered(&plan, KernelSet::TensorCores).groups;
-        assert!(!groups.iter().flatten().any(has_passes), "{params:?}: {groups:?}");
+        assert!(is_on_tensor_cores(Plan::new(options, &[layout])), "{params:?} {layout:?}");
         Case { options, planes: vec![layout], padding: [0, 0], content: Content::Holes }
     };
     blurs.into_iter().flat_map(|params| layouts.iter().map(move |layout| (params, *layout))).map(case).collect()
@@ -390,10 +376,8 @@ impl Program {
         for set in sets {
             let block = address(planes.len());
             let in_place = DevicePlanes { sources: in_place.clone(), destinations: in_place.clone() };
-            let lowering = Lowering::new(&job.plan, &job.parts, cover.soft.as_ref(), *set);
-            let lowered = lowering.lower(&job.parts, &in_place, block);
-            let best = |batch: &[PlaneBlur]| strategy::prebuilt(batch, PassStrategy::Best);
-            let launches = launches(&lowering, &lowered, block, best, 1);
+            let best = |batch: &[Entry]| strategy::prebuilt(batch, PassStrategy::Best);
+            let launches = launches((&job, cover.soft.as_ref(), *set), &in_place, block, best, 1);
             assert!(!launches.0.is_empty(), "{cover:?} {planes:?}");
             self.start(picture.bytes.iter().map(|bytes| (&bytes[..], true)).collect(), &nodes, &launches);
             for (plane, want) in expected.bytes.iter().enumerate() {

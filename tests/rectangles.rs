@@ -70,7 +70,7 @@ fn nothing_but_reads_is_read() {
             let source = poisoned(&picture, &reads);
             let pairs = source.bytes.iter().flatten().zip(picture.bytes.iter().flatten());
             poisoned_bytes[kind] += pairs.filter(|(poisoned, byte)| poisoned != byte).count();
-            let job = Job { plan: Arc::new(plan), parts, accesses: None };
+            let job = Job::new(Arc::new(plan), parts, None);
             let set = case % engines.len();
             let [whole, part] =
                 [&picture, &source].map(|from| run(&mut engines[set], &job, cover.soft.as_ref(), from, &picture));

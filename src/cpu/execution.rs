@@ -61,34 +61,22 @@ fn round(operation: &Operation, rect: Rect) -> Rect {
     Rect::between([x, right], [y, bottom]).expect("a larger rectangle has samples")
 }
 
-/// Allocates the temporaries of a job, dense and each starting on a cache line: the rows between the first and the last one that
-/// are accessed. Other rows have no memory.
-pub fn place_temporaries(Job { plan, parts, .. }: &Job, memory: &mut Scratch) -> Result<Vec<HostPlaneMut>, CpuError> {
-    let mut accessed: Vec<Range<usize>> = vec![Range::default(); plan.temporaries().len()];
-    for (operation, rects) in plan.operations().iter().zip(parts) {
-        // Rounded and joined rectangles read more than what was computed for them.
-        let rects =
-            rects.iter().flat_map(|rect| operation.reads(*rect).into_iter().chain([(operation.output(), *rect)]));
-        for (View { buffer, field }, rect) in rects {
-            if let Buffer::Temporary(index) = buffer {
-                let rows = field.plane_row(rect.y())..field.plane_row(rect.bottom() - 1) + 1;
-                let all = &mut accessed[index];
-                *all = if Range::is_empty(all) { rows } else { all.start.min(rows.start)..all.end.max(rows.end) };
-            }
-        }
-    }
-    let planes = || plan.temporaries().iter().map(PlaneLayout::row_bytes).zip(&accessed);
-    let words = |(pitch, rows): (usize, &Range<usize>)| {
+/// Allocates the temporaries of a job, dense and each starting on a cache line. Rows that are not accessed have no memory.
+pub fn place_temporaries(job: &Job, memory: &mut Scratch) -> Result<Vec<HostPlaneMut>, CpuError> {
+    let rows = job.extents.iter().map(|extent| extent.map_or(0..0, |extent| extent.row..extent.row + extent.rows));
+    let planes = || job.plan.temporaries().iter().map(PlaneLayout::row_bytes).zip(rows.clone());
+    let words = |(pitch, rows): &(usize, Range<usize>)| {
         (pitch * rows.len()).div_ceil(4).next_multiple_of(Scratch::ALIGNMENT_WORDS)
     };
-    memory.reserve(planes().map(words).sum())?;
+    memory.reserve(planes().map(|plane| words(&plane)).sum())?;
     let mut next = memory.words();
-    let plane = |(pitch, rows): (usize, &Range<usize>)| {
+    let place = |plane: (usize, Range<usize>)| {
+        let ((pitch, rows), words) = (&plane, words(&plane));
         let address = next.cast::<u8>().wrapping_sub(rows.start * pitch);
-        next = next.wrapping_add(words((pitch, rows)));
-        HostPlaneMut { address, pitch, len: rows.end * pitch }
+        next = next.wrapping_add(words);
+        HostPlaneMut { address, pitch: *pitch, len: rows.end * pitch }
     };
-    Ok(planes().map(plane).collect())
+    Ok(planes().map(place).collect())
 }
 
 /// The planes that the buffers of a plan stand for, and the weights of a soft cover.

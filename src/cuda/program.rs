@@ -8,13 +8,14 @@ use super::driver::{Function, Stream};
 use super::error::CudaError;
 use super::jit::{Compilation, JitRequest};
 use super::kernels::abi::KernelSet;
-use super::kernels::batch::PlaneBlur;
+use super::kernels::entry::Entry;
 use super::kernels::images::{Kernel, Part};
 use super::kernels::launch::Launch;
-use super::kernels::lower::{self, DevicePlanes, Entry, Lowering, PlaneCopy};
+use super::kernels::lower::{DevicePlanes, Lowering, PlaneCopy, Step};
 use super::kernels::possible;
-use super::kernels::prebuilt::{Image, PrebuiltKernels};
+use super::kernels::prebuilt::{Image, LoadedKernels, PrebuiltKernels};
 use super::kernels::strategy::{self, BlurKernels, PassStrategy};
+use super::kernels::tensor_direct::DirectKernel;
 use super::shared_device::SharedDevice;
 use crate::filter::cover::Softness;
 use crate::filter::frame::PlaneLayout;
@@ -30,20 +31,14 @@ const MOST_STEPS: usize = 2048;
 #[derive(Default)]
 pub struct Program {
     /// Of every band of a frame; of a cover what only reads the frame, and then what writes it.
-    groups: Vec<Vec<Step>>,
+    groups: Vec<Vec<Step<Function>>>,
     blurs: bool,
     /// The kernels that would be the fastest if they were compiled, and those of them that are ready.
     keys: Vec<Compilation>,
     compiled: Vec<Compilation>,
     /// Device memory that it needs as workspace, in bytes: its temporaries, then the intermediate of one batch.
     pub workspace_bytes: usize,
-    intermediate_bytes: usize,
     is_cover: bool,
-}
-
-enum Step {
-    Copy(PlaneCopy),
-    Launch(Function, Box<Launch>),
 }
 
 impl Program {
@@ -216,50 +211,20 @@ impl KernelSelector {
     /// launches would keep the device waiting.
     pub fn program(&self, target: Target) -> Result<Program, CudaError> {
         let Target { job, soft, parts, planes, workspace } = target;
-        let mut program = Program { is_cover: job.accesses.is_some(), ..Program::default() };
-        let mut lowering = Lowering::new(&job.plan, &job.parts, soft, self.prebuilt.images.kernel_set());
+        let (limits, is_cover) = (self.device().limits(), job.accesses.is_some());
+        let mut program = Program { is_cover, blurs: job.plan.blurs(), ..Program::default() };
+        let mut lowering = Lowering::new(job, soft, self.prebuilt.images.kernel_set());
         if self.compiles_parts() {
-            let kernels = |parts| lowering.lower(parts, planes, workspace).kernels(self.strategy);
-            program.keys = self.missing_parts(parts.iter().flat_map(kernels));
+            let mut choose = |batch: &[Entry]| strategy::prebuilt(batch, self.strategy);
+            let lowered = parts.iter().map(|parts| lowering.lower(parts, planes, workspace, limits, &mut choose));
+            program.keys = self.missing_parts(lowered.flat_map(|lowered| lowered.kernels().collect::<Vec<_>>()));
             if !program.keys.is_empty() {
-                lowering = Lowering::new(&job.plan, &job.parts, soft, KernelSet::CudaCores);
+                lowering = Lowering::new(job, soft, KernelSet::CudaCores);
             }
         }
-        program.workspace_bytes = lowering.bytes();
-        // Batches use it in turn, behind the temporaries.
-        let intermediate = workspace + lowering.bytes() as u64;
-        for parts in parts {
-            let lowered = lowering.lower(parts, planes, workspace);
-            let (reads, writes) = lowered.groups.split_at(lowered.first_write);
-            let halves = if program.is_cover { vec![reads, writes] } else { vec![reads] };
-            for groups in halves {
-                let mut steps = Vec::new();
-                for group in groups {
-                    self.add(group, intermediate, &mut steps, &mut program)?;
-                }
-                program.groups.push(steps);
-            }
-        }
-        program.workspace_bytes += program.intermediate_bytes;
-        // Boxes that move have new programs in every frame.
-        if !program.is_cover {
-            process::log(Level::Debug, || describe(&program));
-        }
-        Ok(program)
-    }
-
-    /// Adds the steps of a group of entries, whose intermediate memory is at this address.
-    fn add(
-        &self,
-        group: &[Entry],
-        intermediate: u64,
-        steps: &mut Vec<Step>,
-        program: &mut Program,
-    ) -> Result<(), CudaError> {
-        let limits = self.device().limits();
         let mut ready = Vec::new();
-        let choose = |batch: &[PlaneBlur]| {
-            let special = self.request.as_ref().and_then(|_| strategy::specialisation(batch, limits));
+        let mut choose = |batch: &[Entry]| {
+            let special = self.request.as_ref().and_then(|_| DirectKernel::compiled(batch, limits));
             let new_key = special.map(Compilation::Direct).filter(|key| !program.keys.contains(key));
             program.keys.extend(new_key);
             let Some((kernel, compiled)) = special.and_then(|kernel| Some((kernel, self.shared.jit.get(kernel)?)))
@@ -270,26 +235,45 @@ impl KernelSelector {
             ready.push((kernel, compiled));
             BlurKernels::Direct(kernel)
         };
-        let (launches, bytes) = lower::launches(group, intermediate, limits, choose);
-        program.blurs |= group.iter().any(|entry| matches!(entry, Entry::Blur(_) | Entry::Tensor(_)));
-        program.intermediate_bytes = program.intermediate_bytes.max(bytes);
-        steps.extend(group.iter().filter_map(|entry| match entry {
-            Entry::Copy(copy) => Some(Step::Copy(*copy)),
-            _ => None,
-        }));
-        for (launch, special) in launches {
-            let compiled = ready.iter().find(|(kernel, _)| Some(*kernel) == special);
-            let function = match compiled.and_then(|(_, compiled)| compiled.get(launch.kernel)) {
-                Some(function) => function,
-                None => self.prebuilt.function(launch.kernel)?,
-            };
-            let (needed, limit) = (launch.grid.shared_bytes, limits.shared_bytes);
-            if needed > limit {
-                return Err(CudaError::SharedMemory { needed, limit, id: self.device().id() });
+        let lowered: Vec<_> =
+            parts.iter().map(|parts| lowering.lower(parts, planes, workspace, limits, &mut choose)).collect();
+        let intermediate_bytes = lowered.iter().map(|lowered| lowered.intermediate_bytes).max();
+        program.workspace_bytes = lowering.bytes() + intermediate_bytes.unwrap_or(0);
+        for lowered in lowered {
+            let halves = [Some(lowered.reads), is_cover.then_some(lowered.writes)];
+            for steps in halves.into_iter().flatten() {
+                program
+                    .groups
+                    .push(steps.into_iter().map(|step| self.with_function(step, &ready)).collect::<Result<_, _>>()?);
             }
-            steps.push(Step::Launch(function, Box::new(launch)));
         }
-        Ok(())
+        // Boxes that move have new programs in every frame.
+        if !is_cover {
+            process::log(Level::Debug, || describe(&program));
+        }
+        Ok(program)
+    }
+
+    /// A step with the function of its launch: one of the compiled kernels that are ready, or the prebuilt one.
+    fn with_function(
+        &self,
+        step: Step<Option<DirectKernel>>,
+        ready: &[(DirectKernel, Arc<LoadedKernels>)],
+    ) -> Result<Step<Function>, CudaError> {
+        let (special, launch) = match step {
+            Step::Copy(copy) => return Ok(Step::Copy(copy)),
+            Step::Launch(special, launch) => (special, launch),
+        };
+        let (needed, limit) = (launch.grid.shared_bytes, self.device().limits().shared_bytes);
+        if needed > limit {
+            return Err(CudaError::SharedMemory { needed, limit, id: self.device().id() });
+        }
+        let compiled = ready.iter().find(|(kernel, _)| Some(*kernel) == special);
+        let function = match compiled.and_then(|(_, compiled)| compiled.get(launch.kernel)) {
+            Some(function) => function,
+            None => self.prebuilt.function(launch.kernel)?,
+        };
+        Ok(Step::Launch(function, launch))
     }
 
     /// Enqueues a group of a program.

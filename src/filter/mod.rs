@@ -2,6 +2,7 @@
 //! What every backend shares, without I/O or threads: the taps, the layout of frames, plans of blurs and covers, and the geometry of
 //! regions, masks and mosaics.
 
+pub mod byte_rect;
 pub mod cover;
 pub mod fill;
 pub mod frame;

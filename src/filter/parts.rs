@@ -6,6 +6,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::byte_rect::ByteRect;
 use super::frame::PlaneLayout;
 use super::operation::{Buffer, Operation, View, all_of};
 use super::picture::FieldRect;
@@ -79,6 +80,8 @@ pub struct Job {
     pub plan: Arc<Plan>,
     /// What they compute.
     pub parts: Parts,
+    /// What they compute and read of each temporary, which alone needs memory; `None` for a temporary that is not used.
+    pub extents: Vec<Option<ByteRect>>,
     /// What it accesses of a frame of which it covers parts; `None` if all of it is blurred.
     pub accesses: Option<Accesses>,
 }
@@ -93,9 +96,26 @@ pub struct Accesses {
 }
 
 impl Job {
+    /// These parts of a plan.
+    pub fn new(plan: Arc<Plan>, parts: Parts, accesses: Option<Accesses>) -> Self {
+        let mut extents: Vec<Option<ByteRect>> = vec![None; plan.temporaries().len()];
+        for (operation, rects) in plan.operations().iter().zip(&parts) {
+            // Rectangles that were rounded or joined read more than what was computed for them.
+            let accesses = |rect: &Rect| operation.reads(*rect).into_iter().chain([(operation.output(), *rect)]);
+            for (View { buffer, field }, rect) in rects.iter().flat_map(accesses) {
+                if let Buffer::Temporary(index) = buffer {
+                    let bytes = ByteRect::of_pixels(index, FieldRect { field, rect });
+                    extents[index] = Some(bytes.hull(&extents[index].unwrap_or(bytes)));
+                }
+            }
+        }
+        Self { plan, parts, extents, accesses }
+    }
+
     /// A whole frame.
     pub fn frame(plan: Arc<Plan>) -> Self {
-        Self { parts: plan.whole(), plan, accesses: None }
+        let parts = plan.whole();
+        Self::new(plan, parts, None)
     }
 
     /// What a plan covers of a frame.
@@ -107,7 +127,7 @@ impl Job {
             Some(rects.into_iter().map(move |rect| (plane, FieldRect { field, rect })))
         };
         let writes = plan.operations().iter().filter_map(written).flatten().collect();
-        Self { parts, plan: Arc::new(plan), accesses: Some(Accesses { reads, writes }) }
+        Self::new(Arc::new(plan), parts, Some(Accesses { reads, writes }))
     }
 
     /// The planes that a cover writes only in part. A cover into another buffer first copies them.

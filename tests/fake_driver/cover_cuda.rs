@@ -11,11 +11,11 @@ use crate::common::device_frames::{
 use crate::common::fake_driver::{FakeDriver, ILLEGAL_ADDRESS};
 use crate::common::pictures::{Picture, kinds, rect, resized};
 use gstcudagaussblur::cpu::CpuEngine;
-use gstcudagaussblur::cuda::kernels::byte_rect::ByteRect;
 use gstcudagaussblur::cuda::transfer::schedule::Schedule;
 use gstcudagaussblur::cuda::{CudaEngine, Image, PassStrategy, TILES};
 use gstcudagaussblur::engine::{Cover, Engine, EngineError, Hide};
 use gstcudagaussblur::filter::BlurParams;
+use gstcudagaussblur::filter::byte_rect::ByteRect;
 use gstcudagaussblur::filter::frame::{FrameError, PlaneLayout};
 use gstcudagaussblur::filter::mosaic::MosaicRegion;
 use gstcudagaussblur::filter::parts::Job;

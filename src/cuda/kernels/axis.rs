@@ -5,14 +5,13 @@ use std::ops::Range;
 use std::sync::LazyLock;
 
 use super::abi::*;
-use super::batch::{self, PlaneBlur, divided};
+use super::entry::{self, Entry, EntryPlane};
 use super::images::Kernel;
 use super::launch::{Args, Launch};
 use crate::filter::Taps;
 use crate::filter::frame::PlaneLayout;
-use crate::filter::operation::{Channels, Resampling};
+use crate::filter::operation::{Channels, Operation, PlaneTaps, Resampling};
 use crate::filter::plane::DevicePlane;
-use crate::filter::regions::Rect;
 use crate::filter::samples::{self, Channel};
 use crate::filter::wide::Factor;
 
@@ -43,10 +42,10 @@ impl Intermediate {
 }
 
 /// How the rows of a plane are stored; the rest of the entry is for the caller.
-fn stored_rows(layout: &PlaneLayout, larger: DevicePlane) -> RowsPlane {
+fn stored_rows(EntryPlane { layout, memory }: &EntryPlane) -> RowsPlane {
     RowsPlane {
-        larger: larger.address,
-        pitch: larger.pitch as u64,
+        larger: memory.address,
+        pitch: memory.pitch as u64,
         width: layout.width,
         pixel_bytes: layout.pixel_bytes() as u32 / layout.unit_pixels(),
         word_bytes: layout.stored(0).word_bytes as u32,
@@ -86,99 +85,94 @@ fn packed(taps: &Taps) -> [u16; TAPS as usize] {
     packed
 }
 
-/// The samples of a plane that an entry of the columns kernel writes: those of all channels, or of the luma or the chroma of packed
+/// The samples of a blur that an entry of the columns kernel writes: those of all channels, or of the luma or the chroma of packed
 /// 4:2:2.
-struct DirectPart {
+struct DirectPart<'a> {
     /// What the rows kernel writes.
     intermediate: Intermediate,
     /// The end of the columns that are written, in pixels of the part.
     end: u32,
     /// The filter slot of the rows.
     slot: u32,
-    taps: Taps,
+    /// Their taps.
+    taps: &'a Taps,
 }
 
-impl PlaneBlur<'_> {
-    /// What the two launches of the direct form process. `slot` is the filter slot of the plane.
-    fn parts(&self, slot: u32) -> Vec<DirectPart> {
-        let (layout, taps, pixels) = (&self.layout, self.taps, self.layout.columns(self.rect));
-        let halo = taps.columns.radius() as u32;
-        let rows = self.rect.y().saturating_sub(halo)..layout.height.min(self.rect.bottom() + halo);
-        let part = |columns: Range<u32>, channels: u32, slot, taps: &Taps| DirectPart {
-            end: columns.end,
-            // The columns kernel reads four samples at a time.
-            intermediate: Intermediate {
-                columns: columns.start..columns.end.next_multiple_of(4),
-                rows: rows.clone(),
-                channels,
-            },
-            slot,
-            taps: taps.clone(),
-        };
-        if layout.is_packed_422() {
-            vec![part(2 * pixels.start..2 * pixels.end, 1, 0, &taps.rows), part(pixels, 2, 1, &taps.chroma_rows)]
-        } else {
-            vec![part(pixels, layout.channels.into(), slot, &taps.rows)]
-        }
-    }
-
-    /// See [`RowsPlane::lead`].
-    fn lead(&self) -> u32 {
-        let chroma = if self.layout.is_packed_422() { self.taps.chroma_rows.radius() } else { 0 };
-        // The kernel reads eight samples at a time.
-        let [rows, chroma] = [self.taps.rows.radius(), chroma].map(|radius| (radius as u32).next_multiple_of(8));
-        rows.max(2 * chroma).next_multiple_of(16)
-    }
-
-    /// Shared memory of the rows kernel, in bytes: the taps of each part, and two arrays of 16-bit samples for each warp and
-    /// channel.
-    fn rows_shared_bytes(&self) -> u32 {
-        let taps = |part: &DirectPart| 4 * (2 * (part.taps.radius() as u32).next_multiple_of(8) + 16);
-        let arrays = ROWS_WARPS * in_order(&self.layout).count() as u32 * 2 * 2 * (ROWS_STRIP + 2 * self.lead());
-        self.parts(0).iter().map(taps).sum::<u32>() + arrays
-    }
-
-    /// Shared memory of the columns kernel, in bytes: the taps.
-    fn columns_shared_bytes(&self) -> u32 {
-        let radius = self.taps.columns.radius() as u32;
-        4 * (COLUMNS_ROWS + (2 * radius + COLUMNS_ROWS).next_multiple_of(4))
+/// What the two launches of the direct form process of a blur. `slot` is its filter slot.
+fn direct_parts<'a>(blur: &Entry<'a>, slot: u32) -> Vec<DirectPart<'a>> {
+    let (layout, taps) = (&blur.source.layout, blur_taps(blur));
+    let (pixels, halo) = (layout.columns(blur.rect), taps.columns.radius() as u32);
+    let rows = blur.rect.y().saturating_sub(halo)..layout.height.min(blur.rect.bottom() + halo);
+    let part = |columns: Range<u32>, channels: u32, slot, taps: &'a Taps| DirectPart {
+        end: columns.end,
+        // The columns kernel reads four samples at a time.
+        intermediate: Intermediate {
+            columns: columns.start..columns.end.next_multiple_of(4),
+            rows: rows.clone(),
+            channels,
+        },
+        slot,
+        taps,
+    };
+    if layout.is_packed_422() {
+        vec![part(2 * pixels.start..2 * pixels.end, 1, 0, &taps.rows), part(pixels, 2, 1, &taps.chroma_rows)]
+    } else {
+        vec![part(pixels, layout.channels.into(), slot, &taps.rows)]
     }
 }
 
-/// What each plane of a batch is computed in, with its filter slot.
-fn direct_parts<'p, 'a>(
-    planes: &'p [PlaneBlur<'a>],
-) -> impl Iterator<Item = (&'p PlaneBlur<'a>, u32, Vec<DirectPart>)> {
-    planes.iter().map(|plane| {
-        let slot = batch::slot_of(planes, plane);
-        (plane, slot, plane.parts(slot))
-    })
+fn blur_taps<'a>(blur: &Entry<'a>) -> &'a PlaneTaps {
+    blur.taps().expect("the direct form consists of blurs")
+}
+
+/// See [`RowsPlane::lead`].
+fn lead(blur: &Entry) -> u32 {
+    let taps = blur_taps(blur);
+    let chroma = if blur.source.layout.is_packed_422() { taps.chroma_rows.radius() } else { 0 };
+    // The kernel reads eight samples at a time.
+    let [rows, chroma] = [taps.rows.radius(), chroma].map(|radius| (radius as u32).next_multiple_of(8));
+    rows.max(2 * chroma).next_multiple_of(16)
+}
+
+/// Shared memory of the rows kernel for a blur, in bytes: the taps of each part, and two arrays of 16-bit samples for each warp and
+/// channel.
+fn rows_shared_bytes(blur: &Entry) -> u32 {
+    let taps = |part: &DirectPart| 4 * (2 * (part.taps.radius() as u32).next_multiple_of(8) + 16);
+    let arrays = ROWS_WARPS * in_order(&blur.source.layout).count() as u32 * 2 * 2 * (ROWS_STRIP + 2 * lead(blur));
+    direct_parts(blur, 0).iter().map(taps).sum::<u32>() + arrays
+}
+
+/// Shared memory of the columns kernel for a blur, in bytes: the taps.
+fn columns_shared_bytes(blur: &Entry) -> u32 {
+    let radius = blur_taps(blur).columns.radius() as u32;
+    4 * (COLUMNS_ROWS + (2 * radius + COLUMNS_ROWS).next_multiple_of(4))
 }
 
 /// Device memory between the launches of the direct form, in bytes.
-pub(super) fn direct_bytes(planes: &[PlaneBlur]) -> usize {
-    direct_parts(planes).flat_map(|(.., parts)| parts).map(|part| part.intermediate.bytes()).sum()
+pub(super) fn direct_bytes(blurs: &[Entry]) -> usize {
+    blurs.iter().flat_map(|blur| direct_parts(blur, 0)).map(|part| part.intermediate.bytes()).sum()
 }
 
 /// The launches of the direct form on CUDA cores: rows, then columns. `intermediate` is the address of [`direct_bytes`] of device
 /// memory, aligned to 16 bytes.
-pub(super) fn direct_launches(planes: &[PlaneBlur], intermediate: u64) -> [Launch; 2] {
+pub(super) fn direct_launches(blurs: &[Entry], intermediate: u64) -> [Launch; 2] {
     let (mut rows, mut columns) = (unused_rows_args(), unused_columns_args([[0; LEVEL_TAPS as usize]; 2]));
-    for (slot, [along_rows, down_columns]) in batch::slot_taps(planes).into_iter().enumerate() {
+    for (slot, [along_rows, down_columns]) in entry::slot_taps(blurs).into_iter().enumerate() {
         (rows.radius[slot], rows.taps[slot]) = (along_rows.radius() as u32, packed(along_rows));
         (columns.radius[slot], columns.taps[slot]) = (down_columns.radius() as u32, packed(down_columns));
     }
     let (mut address, mut rows_blocks, mut columns_blocks, mut columns_entries) = (intermediate, 0, 0, 0);
-    for (to, (plane, slot, parts)) in rows.planes.iter_mut().zip(direct_parts(planes)) {
-        let layout = &plane.layout;
+    for (to, blur) in rows.planes.iter_mut().zip(blurs) {
+        let (layout, slot) = (&blur.source.layout, entry::slot_of(blurs, blur));
+        let parts = direct_parts(blur, slot);
         let mut entry = RowsPlane {
-            lead: plane.lead(),
+            lead: lead(blur),
             row_begin: parts[0].intermediate.rows.start,
             row_end: parts[0].intermediate.rows.end,
             // The samples of packed 4:2:2 that belong together are in the same strips.
             first_strip: parts[0].intermediate.columns.start / ROWS_STRIP,
             first_block: rows_blocks,
-            ..stored_rows(layout, plane.source)
+            ..stored_rows(&blur.source)
         };
         entry.strips = parts[0].intermediate.columns.end.div_ceil(ROWS_STRIP) - entry.first_strip;
         rows_blocks += entry.strips * parts[0].intermediate.rows.len().div_ceil(ROWS_WARPS as usize) as u32;
@@ -199,14 +193,14 @@ pub(super) fn direct_launches(planes: &[PlaneBlur], intermediate: u64) -> [Launc
             let strips = ((part.end - begin) * channels).div_ceil(COLUMNS_SAMPLES);
             columns.planes[columns_entries] = ColumnsPlane {
                 src: samples.address,
-                dst: plane.destination.address + u64::from(stored.offset),
+                dst: blur.destination.memory.address + u64::from(stored.offset),
                 src_pitch: samples.pitch as u64,
-                dst_pitch: plane.destination.pitch as u64,
+                dst_pitch: blur.destination.memory.pitch as u64,
                 src_rows: layout.height,
                 sample_begin: begin * channels,
                 sample_end: part.end * channels,
-                row_begin: plane.rect.y(),
-                row_end: plane.rect.bottom(),
+                row_begin: blur.rect.y(),
+                row_end: blur.rect.bottom(),
                 depth: layout.depth.into(),
                 slot,
                 word_bytes: layout.stored(0).word_bytes as u32,
@@ -217,59 +211,46 @@ pub(super) fn direct_launches(planes: &[PlaneBlur], intermediate: u64) -> [Launc
                 ..ColumnsPlane::default()
             };
             columns_entries += 1;
-            columns_blocks += strips * plane.rect.height().div_ceil(COLUMNS_WARPS * COLUMNS_ROWS);
+            columns_blocks += strips * blur.rect.height().div_ceil(COLUMNS_WARPS * COLUMNS_ROWS);
         }
         *to = entry;
     }
-    let rows_bytes = planes.iter().map(PlaneBlur::rows_shared_bytes).max().unwrap_or(0);
-    let columns_bytes = planes.iter().map(PlaneBlur::columns_shared_bytes).max().unwrap_or(0);
+    let rows_bytes = blurs.iter().map(rows_shared_bytes).max().unwrap_or(0);
+    let columns_bytes = blurs.iter().map(columns_shared_bytes).max().unwrap_or(0);
     [
         Launch::new(Kernel::ROWS, rows_blocks, rows_bytes, Args::Rows(rows)),
         Launch::new(Kernel::COLUMNS, columns_blocks, columns_bytes, Args::Columns(columns)),
     ]
 }
 
-/// Which way between the planes of a level.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Direction {
-    /// From the larger plane to the small one.
-    Decimate,
-    /// From the small plane to the larger one.
-    Interpolate,
+/// Divides decimations and interpolations into batches, in order: those that the same launches process.
+pub fn level_batches<'a>(entries: impl IntoIterator<Item = Entry<'a>>) -> Vec<Vec<Entry<'a>>> {
+    let key = |entry: &Entry| (is_decimation(entry), resampling(entry).level);
+    entry::divided(entries, |batch, entry| key(&batch[0]) == key(entry) && batch.len() < PLANES as usize)
 }
 
-/// A plane of a level in device memory.
-#[derive(Debug, Clone, Copy)]
-#[expect(missing_docs, reason = "the names say it")]
-pub struct LevelPlane {
-    pub layout: PlaneLayout,
-    pub memory: DevicePlane,
+fn resampling<'a>(level: &Entry<'a>) -> &'a Resampling {
+    level.resampling().expect("levels consist of decimations and interpolations")
 }
 
-/// The decimation or the interpolation of a rectangle of a plane in device memory.
-#[derive(Debug, Clone)]
-pub struct PlaneLevel {
-    /// Which way.
-    pub direction: Direction,
-    /// The factors, and which samples of the larger plane are processed.
-    pub resampling: Resampling,
-    /// The plane that is decimated, or interpolated to.
-    pub larger: LevelPlane,
-    /// The other one. Must not overlap the larger one.
-    pub small: LevelPlane,
-    /// What is written, in pixels of the output.
-    pub rect: Rect,
+/// Whether it goes from the larger plane to the small one, or back.
+fn is_decimation(level: &Entry) -> bool {
+    matches!(level.operation, Operation::Decimate(_))
 }
 
-/// Divides planes into batches, in order: those that the same launches decimate or interpolate.
-pub fn batches(planes: impl IntoIterator<Item = PlaneLevel>) -> Vec<Vec<PlaneLevel>> {
-    let key = |plane: &PlaneLevel| (plane.direction, plane.resampling.level);
-    let joins =
-        |batch: &[PlaneLevel], plane: &PlaneLevel| key(&batch[0]) == key(plane) && batch.len() < PLANES as usize;
-    divided(planes, joins)
+/// A level, and the address of the memory between its passes.
+#[derive(Clone, Copy)]
+struct Level<'e> {
+    entry: &'e Entry<'e>,
+    resampling: &'e Resampling,
+    intermediate: u64,
 }
 
-impl PlaneLevel {
+impl<'e> Level<'e> {
+    fn new(entry: &'e Entry<'e>, intermediate: u64) -> Self {
+        Self { entry, resampling: resampling(entry), intermediate }
+    }
+
     /// Whether rows are resampled, or stored in another way than those of the small plane.
     fn has_rows(&self) -> bool {
         self.resampling.factors[0] != Factor::One || self.resampling.level == 0
@@ -281,36 +262,27 @@ impl PlaneLevel {
 
     /// The rectangle between the passes along rows and down columns, of samples as wide as the small plane and as high as the
     /// larger one.
-    fn intermediate(&self) -> Intermediate {
-        let [x, y] = self.resampling.factors;
-        let channels = self.small.layout.channels.into();
-        match self.direction {
-            Direction::Decimate => {
-                let rows = match y {
-                    Factor::One => self.rect.y()..self.rect.bottom(),
-                    _ => {
-                        let s = y.get();
-                        let first = (self.rect.y() * s).saturating_sub(2 * LEVEL_RADIUS * s);
-                        let end = ((self.rect.bottom() - 1) * s + 1).min(self.larger.layout.height);
-                        first.min(self.larger.layout.height - 1)..end
-                    }
-                };
-                // The columns pass reads four samples at a time.
-                let right = self.rect.right();
-                let columns = self.rect.x()..if self.has_columns() { right.next_multiple_of(4) } else { right };
-                Intermediate { columns, rows, channels }
-            }
-            Direction::Interpolate => {
-                let columns = self.columns();
-                let reach = if x == Factor::One { 1 } else { PHASE_TAPS };
-                let end = ((columns.end - 1) / x.get() + reach).min(self.small.layout.width);
-                Intermediate {
-                    columns: columns.start / x.get()..end,
-                    rows: self.rect.y()..self.rect.bottom(),
-                    channels,
-                }
-            }
+    fn between(&self) -> Intermediate {
+        let ([x, y], rect) = (self.resampling.factors, self.entry.rect);
+        let small = &self.entry.smaller().layout;
+        let channels = small.channels.into();
+        if !is_decimation(self.entry) {
+            let columns = self.columns();
+            let reach = if x == Factor::One { 1 } else { PHASE_TAPS };
+            let end = ((columns.end - 1) / x.get() + reach).min(small.width);
+            return Intermediate { columns: columns.start / x.get()..end, rows: rect.y()..rect.bottom(), channels };
         }
+        let rows = match y {
+            Factor::One => rect.y()..rect.bottom(),
+            _ => {
+                let (s, height) = (y.get(), self.entry.larger().layout.height);
+                let first = (rect.y() * s).saturating_sub(2 * LEVEL_RADIUS * s);
+                first.min(height - 1)..((rect.bottom() - 1) * s + 1).min(height)
+            }
+        };
+        // The columns pass reads four samples at a time.
+        let right = if self.has_columns() { rect.right().next_multiple_of(4) } else { rect.right() };
+        Intermediate { columns: rect.x()..right, rows, channels }
     }
 
     /// The samples of a channel of the larger plane that an interpolation writes.
@@ -325,18 +297,19 @@ impl PlaneLevel {
     /// The pixels of the larger plane that an interpolation writes. The last pair of an odd row of packed 4:2:2 is written as a
     /// whole.
     fn pixels(&self) -> Range<u32> {
-        let (layout, right) = (&self.larger.layout, self.rect.right());
-        self.rect.x()..if right == layout.width { right.next_multiple_of(layout.unit_pixels()) } else { right }
+        let (layout, rect) = (&self.entry.larger().layout, self.entry.rect);
+        let right = rect.right();
+        rect.x()..if right == layout.width { right.next_multiple_of(layout.unit_pixels()) } else { right }
     }
 
     /// Device memory for the rectangle between the passes, in bytes.
     fn intermediate_bytes(&self) -> usize {
-        if self.has_rows() && self.has_columns() { self.intermediate().bytes() } else { 0 }
+        if self.has_rows() && self.has_columns() { self.between().bytes() } else { 0 }
     }
 
     /// The 16-bit plane that the rows pass has beside the larger plane.
-    fn samples(&self, intermediate: u64) -> DevicePlane {
-        if self.has_columns() { self.intermediate().plane(intermediate) } else { self.small.memory }
+    fn samples(&self) -> DevicePlane {
+        if self.has_columns() { self.between().plane(self.intermediate) } else { self.entry.smaller().memory }
     }
 
     /// The part of a [`RowsPlane`] that its samples are.
@@ -346,33 +319,32 @@ impl PlaneLevel {
 
     /// Whether one entry of a launch processes the rows of both: the luma and the chroma of packed 4:2:2.
     fn shares_rows_with(&self, other: &Self) -> bool {
-        let rows = |plane: &Self| (plane.larger.memory.address, plane.intermediate().rows);
-        let same_pixels = self.direction == Direction::Decimate || self.rect == other.rect;
+        let rows = |level: &Self| (level.entry.larger().memory.address, level.between().rows);
+        let same_pixels = is_decimation(self.entry) || self.entry.rect == other.entry.rect;
         self.part() != other.part() && rows(self) == rows(other) && same_pixels
     }
 
-    /// The entry of a launch for the rows, with its blocks from `first_block` on, and the number of these.
-    fn rows_entry(planes: &[(&Self, u64)], first_block: u32) -> (RowsPlane, u32) {
-        let (first, _) = planes[0];
-        let LevelPlane { layout, memory } = &first.larger;
-        let strip = LEVEL_WINDOW - 32 * layout.unit_pixels();
+    /// The entry of a launch for the rows of one or two levels, with its blocks from `first_block` on, and the number of these.
+    fn rows_entry(levels: &[Self], first_block: u32) -> (RowsPlane, u32) {
+        let first = levels[0];
+        let strip = LEVEL_WINDOW - 32 * first.entry.larger().layout.unit_pixels();
         let mut parts = [RowsPart::default(); 2];
         let (mut first_strip, mut end_strip) = (u32::MAX, 0);
-        for (plane, intermediate) in planes {
-            let (Range { start: begin, end }, samples) = (plane.intermediate().columns, plane.samples(*intermediate));
-            let factor_log2 = plane.resampling.factors[0].get().ilog2();
+        for level in levels {
+            let (Range { start: begin, end }, samples) = (level.between().columns, level.samples());
+            let factor_log2 = level.resampling.factors[0].get().ilog2();
             let (samples, pitch) = (samples.address, samples.pitch as u64);
-            parts[plane.part()] = RowsPart { samples, pitch, factor_log2, begin, end, slot: 0 };
-            let of_part = strip >> plane.part();
+            parts[level.part()] = RowsPart { samples, pitch, factor_log2, begin, end, slot: 0 };
+            let of_part = strip >> level.part();
             first_strip = first_strip.min((begin << factor_log2) / of_part);
             end_strip = end_strip.max((end << factor_log2).div_ceil(of_part));
         }
         let mut columns = 0..0;
-        if first.direction == Direction::Interpolate {
+        if !is_decimation(first.entry) {
             columns = first.pixels();
             (first_strip, end_strip) = (0, (columns.len() as u32).div_ceil(strip));
         }
-        let rows = first.intermediate().rows;
+        let rows = first.between().rows;
         let entry = RowsPlane {
             parts,
             column_begin: columns.start,
@@ -382,26 +354,24 @@ impl PlaneLevel {
             first_strip,
             strips: end_strip - first_strip,
             first_block,
-            ..stored_rows(layout, *memory)
+            ..stored_rows(first.entry.larger())
         };
         (entry, entry.strips * (rows.len() as u32).div_ceil(LEVEL_WARPS * LEVEL_WARP_ROWS))
     }
 
     /// The same for the columns.
-    fn columns_entry(&self, intermediate: u64, first_block: u32) -> (ColumnsPlane, u32) {
-        let (larger, small, rows) = (&self.larger, &self.small, self.rect.y()..self.rect.bottom());
+    fn columns_entry(&self, first_block: u32) -> (ColumnsPlane, u32) {
+        let (larger, small, rect) = (self.entry.larger(), self.entry.smaller(), self.entry.rect);
+        let rows = rect.y()..rect.bottom();
         let channels = u32::from(small.layout.channels);
-        let inner = if self.has_rows() { self.intermediate().plane(intermediate) } else { larger.memory };
-        let (src, dst, src_rows, columns) = match self.direction {
-            Direction::Decimate => (inner, small.memory, larger.layout.height, self.rect.x()..self.rect.right()),
-            Direction::Interpolate => (small.memory, inner, small.layout.height, self.intermediate().columns),
-        };
-        let (first_row, per_thread) = match self.direction {
-            Direction::Decimate => (rows.start, LEVEL_DECIMATE_ROWS),
-            Direction::Interpolate => (rows.start / 4 * 4, 4),
+        let inner = if self.has_rows() { self.between().plane(self.intermediate) } else { larger.memory };
+        let (src, dst, src_rows, columns, first_row, per_thread) = if is_decimation(self.entry) {
+            (inner, small.memory, larger.layout.height, rect.x()..rect.right(), rows.start, LEVEL_DECIMATE_ROWS)
+        } else {
+            (small.memory, inner, small.layout.height, self.between().columns, rows.start / 4 * 4, 4)
         };
         // If the rows are only stored, their samples are those of the larger plane already.
-        let is_final = self.direction == Direction::Interpolate && self.resampling.factors[0] == Factor::One;
+        let is_final = !is_decimation(self.entry) && self.resampling.factors[0] == Factor::One;
         let samples = columns.start * channels..columns.end * channels;
         let strips = (samples.len() as u32).div_ceil(COLUMNS_SAMPLES);
         let entry = ColumnsPlane {
@@ -430,27 +400,25 @@ fn in_order(layout: &PlaneLayout) -> impl Iterator<Item = Channel> {
     samples::channels(layout).filter(is_luma).chain(samples::channels(layout).filter(move |channel| !is_luma(channel)))
 }
 
-/// The taps of both directions. They depend on the factors alone.
-static DECIMATION: LazyLock<LevelTaps> = LazyLock::new(|| taps(Direction::Decimate));
-static INTERPOLATION: LazyLock<LevelTaps> = LazyLock::new(|| taps(Direction::Interpolate));
+/// The taps of decimations and interpolations. They depend on the factors alone.
+static DECIMATION: LazyLock<LevelTaps> = LazyLock::new(|| {
+    level_taps(|factor| {
+        let half = factor.decimation_taps();
+        let radius = half.radius();
+        (0..=2 * radius).map(|i| half.at(i.abs_diff(radius))).collect()
+    })
+});
+static INTERPOLATION: LazyLock<LevelTaps> = LazyLock::new(|| {
+    level_taps(|factor| (0..factor.get()).flat_map(|phase| factor.interpolation_taps(phase)).collect())
+});
 
 /// By two and by four.
 type LevelTaps = [[u32; LEVEL_TAPS as usize]; 2];
 
-fn taps(direction: Direction) -> LevelTaps {
+fn level_taps(taps_of: impl Fn(Factor) -> Vec<u32>) -> LevelTaps {
     [Factor::Two, Factor::Four].map(|factor| {
         let mut taps = [0; LEVEL_TAPS as usize];
-        match direction {
-            Direction::Decimate => {
-                let half = factor.decimation_taps();
-                let radius = half.radius();
-                (0..=2 * radius).for_each(|i| taps[i] = half.at(i.abs_diff(radius)));
-            }
-            Direction::Interpolate => {
-                let phases = (0..factor.get()).flat_map(|phase| factor.interpolation_taps(phase));
-                taps.iter_mut().zip(phases).for_each(|(to, tap)| *to = tap);
-            }
-        }
+        taps.iter_mut().zip(taps_of(factor)).for_each(|(to, tap)| *to = tap);
         taps
     })
 }
@@ -466,63 +434,55 @@ fn tap_bytes() -> [[u32; LEVEL_TAP_WORDS as usize]; 2] {
 }
 
 /// Device memory between the launches of a batch of levels, in bytes.
-pub fn level_bytes(planes: &[PlaneLevel]) -> usize {
-    planes.iter().map(PlaneLevel::intermediate_bytes).sum()
+pub fn level_bytes(batch: &[Entry]) -> usize {
+    batch.iter().map(|entry| Level::new(entry, 0).intermediate_bytes()).sum()
 }
 
 /// The launches of a batch of levels, in order. `intermediate` is the address of [`level_bytes`] of device memory, aligned to 16 bytes.
-pub fn level_launches(planes: &[PlaneLevel], intermediate: u64) -> Vec<Launch> {
-    let mut end = intermediate;
-    let mut address = |plane: &PlaneLevel| {
-        let address = end;
-        end += plane.intermediate_bytes() as u64;
-        address
+pub fn level_launches(batch: &[Entry], mut intermediate: u64) -> Vec<Launch> {
+    let place = |entry| {
+        let level = Level::new(entry, intermediate);
+        intermediate += level.intermediate_bytes() as u64;
+        level
     };
-    let direction = planes[0].direction;
-    let planes: Vec<(&PlaneLevel, u64)> = planes.iter().map(|plane| (plane, address(plane))).collect();
-    let launches = match direction {
-        Direction::Decimate => [
-            rows_launch(Kernel::DECIMATE_ROWS, &planes),
-            columns_launch(Kernel::DECIMATE_COLUMNS, *DECIMATION, &planes),
-        ],
-        Direction::Interpolate => [
-            columns_launch(Kernel::INTERPOLATE_COLUMNS, *INTERPOLATION, &planes),
-            rows_launch(Kernel::INTERPOLATE_ROWS, &planes),
-        ],
+    let levels: Vec<Level> = batch.iter().map(place).collect();
+    let launches = if is_decimation(&batch[0]) {
+        [rows_launch(Kernel::DECIMATE_ROWS, &levels), columns_launch(Kernel::DECIMATE_COLUMNS, *DECIMATION, &levels)]
+    } else {
+        let columns = columns_launch(Kernel::INTERPOLATE_COLUMNS, *INTERPOLATION, &levels);
+        [columns, rows_launch(Kernel::INTERPOLATE_ROWS, &levels)]
     };
     launches.into_iter().flatten().collect()
 }
 
-/// The launch of a kernel for the rows of planes with intermediates at these addresses, if any are resampled or stored in another
-/// way.
-fn rows_launch(kernel: Kernel, planes: &[(&PlaneLevel, u64)]) -> Option<Launch> {
+/// The launch of a kernel for the rows of levels, if any are resampled or stored in another way.
+fn rows_launch(kernel: Kernel, levels: &[Level]) -> Option<Launch> {
     let mut args = unused_rows_args();
-    let mut entries: Vec<Vec<(&PlaneLevel, u64)>> = Vec::new();
-    for (plane, address) in planes.iter().filter(|(plane, _)| plane.has_rows()) {
-        let shared = entries.iter_mut().find(|of| of.len() == 1 && of[0].0.shares_rows_with(plane));
-        match shared {
-            Some(of) => of.push((plane, *address)),
-            None => entries.push(vec![(plane, *address)]),
+    let mut entries: Vec<Vec<Level>> = Vec::new();
+    for level in levels.iter().filter(|level| level.has_rows()) {
+        match entries.iter_mut().find(|of| of.len() == 1 && of[0].shares_rows_with(level)) {
+            Some(of) => of.push(*level),
+            None => entries.push(vec![*level]),
         }
     }
     let mut end_block = 0;
     for (to, of) in args.planes.iter_mut().zip(&entries) {
-        let (entry, blocks) = PlaneLevel::rows_entry(of, end_block);
+        let (entry, blocks) = Level::rows_entry(of, end_block);
         *to = entry;
         end_block += blocks;
     }
-    let channels = planes.iter().map(|(plane, _)| in_order(&plane.larger.layout).count() as u32).max()?;
+    let channels = levels.iter().map(|level| in_order(&level.entry.larger().layout).count() as u32).max()?;
     // Two arrays of 16-bit samples for each channel of a row.
     let shared_bytes = LEVEL_WARPS * LEVEL_WARP_ROWS * channels * 2 * 2 * LEVEL_WINDOW;
     (!entries.is_empty()).then(|| Launch::new(kernel, end_block, shared_bytes, Args::Rows(args)))
 }
 
 /// The same for the columns.
-fn columns_launch(kernel: Kernel, taps: LevelTaps, planes: &[(&PlaneLevel, u64)]) -> Option<Launch> {
+fn columns_launch(kernel: Kernel, taps: LevelTaps, levels: &[Level]) -> Option<Launch> {
     let mut args = unused_columns_args(taps);
     let mut end_block = 0;
-    for (to, (plane, address)) in args.planes.iter_mut().zip(planes.iter().filter(|(plane, _)| plane.has_columns())) {
-        let (entry, blocks) = plane.columns_entry(*address, end_block);
+    for (to, level) in args.planes.iter_mut().zip(levels.iter().filter(|level| level.has_columns())) {
+        let (entry, blocks) = level.columns_entry(end_block);
         *to = entry;
         end_block += blocks;
     }

@@ -6,6 +6,9 @@ use super::images::Kernel;
 use crate::cuda::driver::{Function, LaunchConfig, Stream};
 use crate::cuda::error::CudaError;
 
+/// The most blocks of a launch: the largest grid of the driver.
+pub const MAX_BLOCKS: u64 = i32::MAX as u64;
+
 /// The parameter of a kernel.
 #[derive(Debug, Clone, Copy)]
 #[expect(missing_docs, reason = "the types are documented")]

@@ -1,27 +1,28 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Lowers a plan for planes in device memory: each operation becomes entries, and entries of a kind become launches.
+//! Lowers a plan for planes in device memory: the operations of each stage become launches, through entries where they compute pixels.
 
-use super::abi::{KernelSet, PixelFamily, TENSOR_RADIUS_MAX, TensorPlane};
+use super::abi::{KernelSet, PixelFamily, TENSOR_RADIUS_MAX};
 use super::alpha;
-use super::axis::{self, Direction, LevelPlane, PlaneLevel};
-use super::batch::{self, PlaneBlur};
-use super::byte_rect::ByteRect;
-use super::cover::{self, ByteWrite, MosaicCells};
+use super::axis;
+use super::bytes::{self, ByteWrite};
+use super::entry::{self, Entry, EntryKernels, EntryPlane};
 use super::images::Kernel;
 use super::launch::Launch;
+use super::mosaic::{self, MosaicCells};
 use super::soft::{self, MixPlanes, Nodes, SoftStep};
-use super::strategy::{self, BlurKernels, PassStrategy};
+use super::strategy::BlurKernels;
 use super::temporaries::{TemporaryMemory, is_composed, plane_of, plane_uses};
 use super::tensor_direct::DirectKernel;
-use super::tensor_wide::{self, PlaneStep, Step};
+use super::tensor_wide;
 use crate::cuda::driver::device::DeviceLimits;
+use crate::filter::byte_rect::ByteRect;
 use crate::filter::cover::Softness;
 use crate::filter::inpainting::{CellPyramid, NODES};
 use crate::filter::mosaic::CellGrid;
 use crate::filter::operation::{
-    AlphaSource, Buffer, Cells, CoverSamples, Layer, Operation, Resampling, View, WeightsOf,
+    AlphaSource, Buffer, Cells, CoverSamples, Layer, Mix, Operation, Resampling, View, WeightsOf,
 };
-use crate::filter::parts::Parts;
+use crate::filter::parts::{Job, Parts};
 use crate::filter::picture::FieldRect;
 use crate::filter::plan::Plan;
 use crate::filter::plane::DevicePlane;
@@ -57,104 +58,35 @@ pub struct PlaneCopy {
     pub rows: usize,
 }
 
-/// What an operation does with a rectangle of a plane, whose addresses are known.
-#[derive(Debug, Clone)]
-pub enum Entry<'a> {
-    /// A copy by the driver.
-    Copy(PlaneCopy),
-    /// A launch for this rectangle alone. Boxed, because a launch has kilobytes and covers have many entries.
-    Launch(Box<Launch>),
-    /// Which kernels blur it is decided when the launches are made.
-    Blur(PlaneBlur<'a>),
-    /// A level of the wide form on CUDA cores.
-    Level(PlaneLevel),
-    /// A step of the wide form on tensor cores.
-    Tensor(PlaneStep<'a>),
-    /// Sums of cells of a mosaic.
-    Sums(MosaicCells<'a>),
-    /// Their colours, with a rank: where cells of different ranks overlap, the largest one counts.
-    Colours((usize, MosaicCells<'a>)),
-    /// Bytes that are written.
-    Bytes(ByteWrite),
-    /// For this kernel of soft covers.
-    Soft((Kernel, SoftStep)),
-}
-
-/// What is computed of a plan, for a frame, for a band of it or for a cover, to execute in order on one stream.
+/// A copy by the driver, or a launch with its function: first how that is called, then the function itself. Launches are boxed,
+/// because they have kilobytes.
 #[derive(Debug)]
-pub struct Lowered<'a> {
-    /// The entries of a group are independent of each other, so that those of a kind share launches. Their order counts where they write
-    /// the same bytes: chroma of packed 4:2:2 comes before luma, and what covers has ranks.
-    pub groups: Vec<Vec<Entry<'a>>>,
-    /// The groups from this one on write a frame of which parts are covered. The others only read it.
-    pub first_write: usize,
+#[expect(missing_docs, reason = "the lines above name them")]
+pub enum Step<F> {
+    Copy(PlaneCopy),
+    Launch(F, Box<Launch>),
 }
 
-impl<'a> Lowered<'a> {
-    /// The planes that are blurred by the same launches of the direct form.
-    pub fn blurs(&self) -> Vec<Vec<PlaneBlur<'a>>> {
-        let of_group = |group: &Vec<Entry<'a>>| {
-            batch::batches(group.iter().filter_map(|entry| match entry {
-                Entry::Blur(plane) => Some(plane.clone()),
-                _ => None,
-            }))
-        };
-        self.groups.iter().flat_map(of_group).collect()
-    }
-
-    /// The prebuilt kernels of the launches, with these passes for each batch of blurs. One may come several times.
-    pub fn kernels(&self, passes: PassStrategy) -> Vec<Kernel> {
-        // The kernels are the same on every device.
-        let limits = DeviceLimits { multiprocessors: 1, shared_bytes: 0 };
-        let of_group = |group: &Vec<Entry<'a>>| launches(group, 0, limits, |batch| strategy::prebuilt(batch, passes)).0;
-        self.groups.iter().flat_map(of_group).map(|(launch, _)| launch.kernel).collect()
-    }
+/// The launches of a plan for a frame, for a band of it or for a cover, to execute in order on one stream. Each has the kernel that
+/// NVRTC compiles for it, or `None` for the prebuilt one.
+#[derive(Debug, Default)]
+pub struct Lowered {
+    /// All but those that write a frame of which parts are covered.
+    pub reads: Vec<Step<Option<DirectKernel>>>,
+    /// Those.
+    pub writes: Vec<Step<Option<DirectKernel>>>,
+    /// Device memory between launches, in bytes, behind the temporaries.
+    pub intermediate_bytes: usize,
 }
 
-/// The launches of the entries of a group, each with the kernel that NVRTC compiles for it, if `choose` has chosen one, and the bytes of
-/// device memory that they need from address `intermediate` on. `choose` says which kernels blur a batch.
-pub fn launches<'a>(
-    group: &[Entry<'a>],
-    intermediate: u64,
-    limits: DeviceLimits,
-    mut choose: impl FnMut(&[PlaneBlur<'a>]) -> BlurKernels,
-) -> (Vec<(Launch, Option<DirectKernel>)>, usize) {
-    macro_rules! entries {
-        ($kind:ident) => {
-            group.iter().filter_map(|entry| match entry {
-                Entry::$kind(of) => Some(of.clone()),
-                _ => None,
-            })
-        };
+impl Lowered {
+    /// The names of all kernels. Some may be several times among them.
+    pub fn kernels(&self) -> impl Iterator<Item = Kernel> {
+        self.reads.iter().chain(&self.writes).filter_map(|step| match step {
+            Step::Launch(_, launch) => Some(launch.kernel),
+            Step::Copy(_) => None,
+        })
     }
-    let (mut all, mut bytes) = (Vec::new(), 0);
-    let mut add = |launches: Vec<Launch>, compiled: Option<DirectKernel>| {
-        all.extend(launches.into_iter().map(|launch| (launch, compiled)));
-    };
-    add(entries!(Launch).map(|launch| *launch).collect(), None);
-    // Before the levels: chroma of packed 4:2:2 overwrites luma here, which may have its levels on CUDA cores in fields.
-    add(tensor_wide::batches(entries!(Tensor)).iter().map(|batch| tensor_wide::launch(batch, limits)).collect(), None);
-    // Batches use the memory in turn, so the largest counts.
-    for batch in axis::batches(entries!(Level)) {
-        bytes = bytes.max(axis::level_bytes(&batch));
-        add(axis::level_launches(&batch, intermediate), None);
-    }
-    for batch in batch::batches(entries!(Blur)) {
-        let kernels = choose(&batch);
-        bytes = bytes.max(kernels.bytes(&batch));
-        add(kernels.launches(&batch, intermediate, limits), kernels.compiled());
-    }
-    add(cover::mosaic_launches(Kernel::MOSAIC_SUMS, &entries!(Sums).collect::<Vec<_>>()), None);
-    let mut colours: Vec<(usize, MosaicCells)> = entries!(Colours).collect();
-    colours.sort_by_key(|(rank, _)| *rank);
-    let colours: Vec<MosaicCells> = colours.into_iter().map(|(_, cells)| cells).collect();
-    add(cover::mosaic_launches(Kernel::MOSAIC_WRITE, &colours), None);
-    add(cover::byte_launches(entries!(Bytes).collect()), None);
-    for kernel in [Kernel::SOFT_CELLS, Kernel::SOFT_SPREAD, Kernel::SOFT_MIX] {
-        let steps = entries!(Soft).filter(|(of, _)| *of == kernel).map(|(_, step)| step);
-        add(soft::launches(kernel, &steps.collect::<Vec<_>>()), None);
-    }
-    (all, bytes)
 }
 
 /// Lowers a plan, for planes at any address.
@@ -172,9 +104,10 @@ pub struct Lowering<'a> {
 }
 
 impl<'a> Lowering<'a> {
-    /// Of a plan, of which nothing else is ever lowered than these parts, or some of their rows. `soft` is how much of a cover
-    /// shows; the values of its weights do not count.
-    pub fn new(plan: &'a Plan, parts: &Parts, soft: Option<&'a Softness>, kernel_set: KernelSet) -> Self {
+    /// Of a job, of which all parts are lowered, or some of their rows. `soft` is how much of a cover shows; the values of its
+    /// weights do not count.
+    pub fn new(job: &'a Job, soft: Option<&'a Softness>, kernel_set: KernelSet) -> Self {
+        let plan = &*job.plan;
         let count = plan.temporaries().len();
         let (in_frame, tensor) = match kernel_set {
             KernelSet::CudaCores => (vec![None; count], vec![false; count]),
@@ -182,7 +115,7 @@ impl<'a> Lowering<'a> {
         };
         let memory = {
             let in_frame: Vec<bool> = in_frame.iter().map(Option::is_some).collect();
-            TemporaryMemory::new(plan, parts, soft, &in_frame)
+            TemporaryMemory::new(job, soft, &in_frame)
         };
         let grids = soft.map_or_else(Vec::new, |soft| CellGrid::whole(plan.layouts(), NODES * soft.weights.cell()));
         Self { plan, soft, kernel_set, memory, in_frame, tensor, grids }
@@ -195,35 +128,34 @@ impl<'a> Lowering<'a> {
 
     /// Lowers parts for these planes, with the temporaries from address `workspace` on, which is aligned to
     /// [`WORKSPACE_ALIGNMENT`](super::abi::WORKSPACE_ALIGNMENT); the nodes of the weights are at its beginning, those of the
-    /// cover first. Rectangles consist of whole [tiles](super::tiles::TILES).
-    pub fn lower(&self, parts: &Parts, planes: &DevicePlanes, workspace: u64) -> Lowered<'a> {
+    /// cover first. Rectangles consist of whole [tiles](super::tiles::TILES). `choose` says which kernels blur a batch in the direct
+    /// form.
+    pub fn lower(
+        &self,
+        parts: &Parts,
+        planes: &DevicePlanes,
+        workspace: u64,
+        limits: DeviceLimits,
+        choose: &mut dyn FnMut(&[Entry<'a>]) -> BlurKernels,
+    ) -> Lowered {
         let buffers = Buffers { lowering: self, planes, workspace };
-        let operations: &'a [Operation] = self.plan.operations();
-        let is_write = |index: usize| writes_frame(&operations[index]);
-        let mut order: Vec<usize> = (0..operations.len()).collect();
-        order.sort_by_key(|index| (is_write(*index), self.turn(&operations[*index])));
-        let (mut groups, mut group, mut first_write) = (Vec::new(), Vec::new(), None);
-        for (position, index) in order.iter().copied().enumerate() {
-            let operation = &operations[index];
-            if position > 0 {
-                let last = &operations[order[position - 1]];
-                if !operation.is_independent_of(last) || self.turn(operation) != self.turn(last) {
-                    groups.push(std::mem::take(&mut group));
-                }
-            }
-            if is_write(index) && first_write.is_none() {
-                // What a soft cover consists of is put together first.
-                for write in order[position..].iter().map(|index| &operations[*index]) {
-                    buffers.compose(write, &mut group);
-                }
-                groups.push(std::mem::take(&mut group));
-                first_write = Some(groups.len());
-            }
-            buffers.lower(operation, &parts[index], &mut group);
+        let operations = self.plan.operations().iter().zip(parts).filter(|(_, rects)| !rects.is_empty());
+        let (writes, mut others): (Vec<PartOf>, Vec<PartOf>) =
+            operations.map(|(operation, rects)| (operation, &rects[..])).partition(|part| writes_frame(part.0));
+        others.sort_by_key(|(operation, _)| self.turn(operation));
+        let mut lowered = Lowered::default();
+        let is_one_stage =
+            |one: &PartOf, other: &PartOf| one.0.is_independent_of(other.0) && self.turn(one.0) == self.turn(other.0);
+        for stage in others.chunk_by(is_one_stage) {
+            buffers.copies(stage, &mut lowered.reads);
+            let (launches, bytes) = buffers.pixels(stage, limits, choose);
+            lowered.reads.extend(launches);
+            lowered.reads.extend(buffers.covers(stage));
+            lowered.intermediate_bytes = lowered.intermediate_bytes.max(bytes);
         }
-        groups.push(group);
-        let first_write = first_write.unwrap_or(groups.len());
-        Lowered { groups, first_write }
+        lowered.reads.extend(buffers.composed(&writes));
+        lowered.writes.extend(buffers.covers(&writes));
+        lowered
     }
 
     /// The Gaussian of a cover that an operation is of, from 1 on; 0 for operations of none or of several.
@@ -235,6 +167,9 @@ impl<'a> Lowering<'a> {
         is_of(operation.output()).map_or(0, |turn| turn + 1)
     }
 }
+
+/// An operation, and the rectangles of its output that are computed.
+type PartOf<'a, 'p> = (&'a Operation, &'p [Rect]);
 
 /// Whether an operation covers a frame.
 fn writes_frame(operation: &Operation) -> bool {
@@ -327,6 +262,11 @@ struct Buffers<'a, 'p> {
     workspace: u64,
 }
 
+/// A launch of a prebuilt kernel.
+fn prebuilt(launch: Launch) -> Step<Option<DirectKernel>> {
+    Step::Launch(None, Box::new(launch))
+}
+
 impl<'a> Buffers<'a, '_> {
     /// What is read or written of a view, and the channel that its colour is multiplied by.
     fn stored(&self, view: &View) -> (View, Option<u8>) {
@@ -365,87 +305,151 @@ impl<'a> Buffers<'a, '_> {
         }
     }
 
-    /// The entries of an operation on rectangles of its output.
-    fn lower(&self, operation: &'a Operation, rects: &[Rect], group: &mut Vec<Entry<'a>>) {
-        match operation {
-            _ if rects.is_empty() => (),
-            Operation::CellMeans { source, cells, excluded: None } => {
-                let sums = self.plane(&cells.view).address;
-                group.extend(cover::mosaic_grids(&cells.grids, sums, &self.plane(source)).into_iter().map(Entry::Sums));
-            }
-            Operation::CellMeans { source, cells, excluded: Some(_) } => {
-                let (nodes, memory) = (self.nodes(WeightsOf::Excluded), self.plane(&cells.view).address);
-                let (source, entry) = (self.plane(source), |step| Entry::Soft((Kernel::SOFT_CELLS, step)));
-                group.extend(cells.grids.iter().map(|grid| soft::cells(grid, nodes, source, memory)).map(entry));
-            }
-            Operation::Spread(cells) => {
-                let (nodes, memory) = (self.nodes(WeightsOf::Excluded), self.plane(&cells.view).address);
-                let entry = |step| Entry::Soft((Kernel::SOFT_SPREAD, step));
-                group.extend(cells.grids.iter().map(|grid| soft::spread(grid, nodes, memory)).map(entry));
-            }
-            Operation::Write { layers, cells, destination, mix: None } => {
-                self.write(layers, cells.as_ref(), destination, &self.plane(destination), group);
-            }
-            Operation::Write { layers, cells, destination, mix: Some(mix) } => {
-                let planes = MixPlanes {
-                    beside: self.plane(&mix.beside),
-                    destination: self.plane(destination),
-                    cover: self.mixed_in(destination, layers),
-                };
-                let (nodes, entry) = (self.nodes(mix.weights), |step| Entry::Soft((Kernel::SOFT_MIX, step)));
-                if let ([Layer { samples: CoverSamples::Estimates, .. }], Some(cells)) = (&layers[..], cells) {
-                    let memory = self.plane(&cells.view).address;
-                    let mix = |pyramid: &CellPyramid| {
-                        soft::mix(&pyramid.grid, nodes, &planes, soft::cells_of(pyramid, memory), rects, 0)
-                    };
-                    group.extend(cells.grids.iter().flat_map(mix).map(entry));
-                } else {
-                    let (plane, mask) = (plane_of(destination), mix.passthrough_mask);
-                    let is_of_field =
-                        |grid: &&CellGrid| grid.plane == plane && grid.field.place() == destination.field.place();
-                    let mix = |grid: &CellGrid| soft::mix(grid, nodes, &planes, 0, rects, mask);
-                    group.extend(self.lowering.grids.iter().filter(is_of_field).flat_map(mix).map(entry));
-                }
-            }
-            _ => group.extend(rects.iter().filter_map(|rect| self.pixels(operation, *rect))),
+    /// Adds the copies of a stage.
+    fn copies(&self, stage: &[PartOf], steps: &mut Vec<Step<Option<DirectKernel>>>) {
+        for (operation, rects) in stage {
+            let Operation::Copy { source, destination } = operation else { continue };
+            let layout = &source.field.layout;
+            steps.extend(rects.iter().map(|rect| {
+                let within = |view: &View| view.field.layout.within(&self.plane(view), *rect);
+                Step::Copy(PlaneCopy {
+                    source: within(source),
+                    destination: within(destination),
+                    row_bytes: layout.columns(*rect).len() * layout.pixel_bytes(),
+                    rows: rect.height() as usize,
+                })
+            }));
         }
     }
 
-    /// The entry of an operation that computes pixels of a rectangle; `None` if the kernels of other operations do it.
-    fn pixels(&self, operation: &'a Operation, rect: Rect) -> Option<Entry<'a>> {
-        Some(match operation {
-            _ if self.uses_tensor(operation) => Entry::Tensor(self.tensor_step(operation, rect)),
-            Operation::Blur { source, destination, taps } => {
-                let ((source, alpha), (destination, _)) = (self.stored(source), self.stored(destination));
-                let (layout, kernel_set) = (source.field.layout, self.lowering.kernel_set);
-                let [source, destination] = [source, destination].map(|view| self.plane(&view));
-                Entry::Blur(PlaneBlur { layout, source, destination, taps, rect, kernel_set, alpha })
+    /// The launches of a stage that compute pixels from pixels, and the bytes of device memory between them.
+    fn pixels(
+        &self,
+        stage: &[PartOf<'a, '_>],
+        limits: DeviceLimits,
+        choose: &mut dyn FnMut(&[Entry<'a>]) -> BlurKernels,
+    ) -> (Vec<Step<Option<DirectKernel>>>, usize) {
+        let mut steps = Vec::new();
+        let (mut wide, mut levels, mut blurs) = (Vec::new(), Vec::new(), Vec::new());
+        for (operation, rect) in
+            stage.iter().flat_map(|(operation, rects)| rects.iter().map(|rect| (*operation, *rect)))
+        {
+            match operation {
+                Operation::Blur { .. } | Operation::Decimate(_) | Operation::Interpolate(_) => {
+                    let entry = self.entry(operation, rect);
+                    match (operation, entry.kernels) {
+                        (_, EntryKernels::WideOnTensorCores) => wide.push(entry),
+                        (Operation::Blur { .. }, _) => blurs.push(entry),
+                        _ => levels.push(entry),
+                    }
+                }
+                // Done by the kernels that read the one, and that write the other.
+                Operation::Premultiply { premultiplied, .. } | Operation::Unpremultiply { premultiplied, .. }
+                    if self.stored(premultiplied).1.is_some() => {}
+                Operation::Premultiply { .. } | Operation::Unpremultiply { .. } | Operation::RestoreChannels { .. } => {
+                    steps.push(prebuilt(alpha::launch(operation, rect, |view| self.plane(view))));
+                }
+                Operation::Copy { .. }
+                | Operation::CellMeans { .. }
+                | Operation::Spread(_)
+                | Operation::Write { .. } => {}
             }
-            Operation::Decimate(resampling) => Entry::Level(self.level(Direction::Decimate, *resampling, rect)),
-            Operation::Interpolate(resampling) => Entry::Level(self.level(Direction::Interpolate, *resampling, rect)),
-            // Done by the kernels that read the one, and that write the other.
-            Operation::Premultiply { premultiplied, .. } | Operation::Unpremultiply { premultiplied, .. }
-                if self.stored(premultiplied).1.is_some() =>
-            {
-                return None;
+        }
+        // Before the levels: chroma of packed 4:2:2 overwrites luma here, which may have its levels on CUDA cores in fields.
+        steps.extend(tensor_wide::batches(wide).iter().map(|batch| prebuilt(tensor_wide::launch(batch, limits))));
+        // Batches use the memory between launches in turn, so the largest counts.
+        let (mut bytes, intermediate) = (0, self.workspace + self.lowering.bytes() as u64);
+        for batch in axis::level_batches(levels) {
+            bytes = bytes.max(axis::level_bytes(&batch));
+            steps.extend(axis::level_launches(&batch, intermediate).into_iter().map(prebuilt));
+        }
+        for batch in entry::blur_batches(blurs) {
+            let kernels = choose(&batch);
+            bytes = bytes.max(kernels.bytes(&batch));
+            let launches = kernels.launches(&batch, intermediate, limits).into_iter();
+            steps.extend(launches.map(|launch| Step::Launch(kernels.compiled(), Box::new(launch))));
+        }
+        (steps, bytes)
+    }
+
+    /// The entry of a blur, a decimation or an interpolation.
+    fn entry(&self, operation: &'a Operation, rect: Rect) -> Entry<'a> {
+        let [(source, of_source), (output, of_output)] =
+            [operation.source(), operation.output()].map(|view| self.stored(&view));
+        let is_wide = [source, output].iter().any(|view| match view.buffer {
+            Buffer::Temporary(index) => self.lowering.tensor[index],
+            _ => false,
+        });
+        let kernels = match self.lowering.kernel_set {
+            _ if is_wide => EntryKernels::WideOnTensorCores,
+            KernelSet::TensorCores => EntryKernels::Any,
+            KernelSet::CudaCores => EntryKernels::CudaCores,
+        };
+        let transparent = match output.buffer {
+            Buffer::Destination(index) if of_output.is_some() => output.field.rows_of(&self.planes.sources[index]),
+            _ => DevicePlane::default(),
+        };
+        let plane = |view: &View| EntryPlane { layout: view.field.layout, memory: self.plane(view) };
+        let (source, destination) = (plane(&source), plane(&output));
+        Entry { operation, rect, source, destination, kernels, alpha: of_source.or(of_output), transparent }
+    }
+
+    /// The launches of a stage that compute or write what covers a frame.
+    fn covers(&self, stage: &[PartOf<'a, '_>]) -> Vec<Step<Option<DirectKernel>>> {
+        let (mut sums, mut writes, mut soft) = (Vec::new(), Writes::default(), Vec::new());
+        for (operation, rects) in stage {
+            match operation {
+                Operation::CellMeans { source, cells, excluded: None } => {
+                    sums.extend(mosaic::cells(&cells.grids, self.plane(&cells.view).address, &self.plane(source)));
+                }
+                Operation::CellMeans { source, cells, excluded: Some(_) } => {
+                    let (nodes, memory) = (self.nodes(WeightsOf::Excluded), self.plane(&cells.view).address);
+                    let source = self.plane(source);
+                    soft.extend(cells.grids.iter().map(|grid| soft::cells(grid, nodes, source, memory)));
+                }
+                Operation::Spread(cells) => {
+                    let (nodes, memory) = (self.nodes(WeightsOf::Excluded), self.plane(&cells.view).address);
+                    soft.extend(cells.grids.iter().map(|grid| soft::spread(grid, nodes, memory)));
+                }
+                Operation::Write { layers, cells, destination, mix: None } => {
+                    self.write(layers, cells.as_ref(), destination, &self.plane(destination), &mut writes);
+                }
+                Operation::Write { layers, cells, destination, mix: Some(mix) } => {
+                    soft.extend(self.mix(layers, cells.as_ref(), destination, mix, rects));
+                }
+                _ => {}
             }
-            Operation::Premultiply { .. } | Operation::Unpremultiply { .. } | Operation::RestoreChannels { .. } => {
-                Entry::Launch(Box::new(alpha::launch(operation, rect, |view| self.plane(view))))
-            }
-            Operation::Copy { source, destination } => {
-                let layout = &source.field.layout;
-                let within = |view: &View| view.field.layout.within(&self.plane(view), rect);
-                Entry::Copy(PlaneCopy {
-                    source: within(source),
-                    destination: within(destination),
-                    row_bytes: layout.columns(rect).len() * layout.pixel_bytes(),
-                    rows: rect.height() as usize,
-                })
-            }
-            Operation::CellMeans { .. } | Operation::Spread(_) | Operation::Write { .. } => {
-                unreachable!("`lower` handles the operations of covers itself")
-            }
-        })
+        }
+        let sums = mosaic::launches(Kernel::MOSAIC_SUMS, &sums);
+        sums.into_iter().chain(writes.launches()).chain(soft::launches(&soft)).map(prebuilt).collect()
+    }
+
+    /// What mixes a cover into rectangles of a view.
+    fn mix(
+        &self,
+        layers: &[Layer],
+        cells: Option<&Cells>,
+        destination: &View,
+        mix: &Mix,
+        rects: &[Rect],
+    ) -> Vec<SoftStep> {
+        let planes = MixPlanes {
+            beside: self.plane(&mix.beside),
+            destination: self.plane(destination),
+            cover: self.mixed_in(destination, layers),
+        };
+        let nodes = self.nodes(mix.weights);
+        if let ([Layer { samples: CoverSamples::Estimates, .. }], Some(cells)) = (layers, cells) {
+            let memory = self.plane(&cells.view).address;
+            let of = |pyramid: &CellPyramid| {
+                soft::mix(&pyramid.grid, nodes, &planes, soft::cells_of(pyramid, memory), rects, 0)
+            };
+            return cells.grids.iter().flat_map(of).collect();
+        }
+        let (plane, mask) = (plane_of(destination), mix.passthrough_mask);
+        let is_of_field = |grid: &&CellGrid| grid.plane == plane && grid.field.place() == destination.field.place();
+        let grids = self.lowering.grids.iter().filter(is_of_field);
+        grids.flat_map(|grid| soft::mix(grid, nodes, &planes, 0, rects, mask)).collect()
     }
 
     /// What is mixed into a view.
@@ -460,23 +464,26 @@ impl<'a> Buffers<'a, '_> {
         }
     }
 
-    /// Puts the layers of a soft cover over each other, unless one plane is all there is.
-    fn compose(&self, operation: &'a Operation, group: &mut Vec<Entry<'a>>) {
-        let Operation::Write { layers, cells, destination, mix: Some(_) } = operation else { return };
-        if is_composed(operation) {
-            let to = self.mixed_in(destination, layers);
-            self.write(layers, cells.as_ref(), destination, &to, group);
+    /// The launches that put the layers of soft covers over each other, unless one plane is all there is.
+    fn composed(&self, stage: &[PartOf<'a, '_>]) -> Vec<Step<Option<DirectKernel>>> {
+        let mut writes = Writes::default();
+        for (operation, _) in stage.iter().filter(|(operation, _)| is_composed(operation)) {
+            if let Operation::Write { layers, cells, destination, .. } = operation {
+                let to = self.mixed_in(destination, layers);
+                self.write(layers, cells.as_ref(), destination, &to, &mut writes);
+            }
         }
+        writes.launches().map(prebuilt).collect()
     }
 
     /// Writes layers over each other, into rows like those of a view.
     fn write(
         &self,
-        layers: &'a [Layer],
+        layers: &[Layer],
         cells: Option<&'a Cells>,
         view: &View,
         rows: &DevicePlane,
-        group: &mut Vec<Entry<'a>>,
+        writes: &mut Writes<'a>,
     ) {
         // Rectangles are told apart by their bytes in the plane, of which these are every `step`th row from its first one on.
         let (plane, field) = (plane_of(view), view.field);
@@ -486,89 +493,38 @@ impl<'a> Buffers<'a, '_> {
             ..*rows
         };
         let to = whole(rows);
-        let cells = cells.map(|cells| cover::mosaic_grids(&cells.grids, self.plane(&cells.view).address, rows));
+        let cells = cells.map(|cells| mosaic::cells(&cells.grids, self.plane(&cells.view).address, rows));
         for (rank, Layer { samples, rects }) in layers.iter().enumerate() {
             let bytes = rects.iter().flat_map(|rect| ByteRect::covered(plane, FieldRect { field, rect: *rect }));
             match samples {
                 CoverSamples::Plane(view) => {
                     let from = whole(&self.plane(view));
-                    group.extend(bytes.map(|rect| Entry::Bytes(ByteWrite::copy(rect, rank, &from, &to))));
+                    writes.bytes.extend(bytes.map(|rect| ByteWrite::copy(rect, rank, &from, &to)));
                 }
                 CoverSamples::Pattern(pattern) => {
-                    group.extend(bytes.map(|rect| Entry::Bytes(ByteWrite::fill(rect, rank, *pattern, &to))));
+                    writes.bytes.extend(bytes.map(|rect| ByteWrite::fill(rect, rank, *pattern, &to)));
                 }
                 CoverSamples::Mosaic(of) => {
                     let grids = &cells.as_ref().expect("layers of cells come with them")[of.clone()];
-                    group.extend(grids.iter().map(|cells| Entry::Colours((rank, *cells))));
+                    writes.colours.extend(grids.iter().map(|cells| (rank, *cells)));
                 }
                 CoverSamples::Estimates => unreachable!("estimates are mixed"),
             }
         }
     }
+}
 
-    /// Whether an operation is one for the tensor-core kernels.
-    fn uses_tensor(&self, operation: &Operation) -> bool {
-        let views = [operation.source(), operation.output()];
-        views.iter().any(|view| matches!(view.buffer, Buffer::Temporary(index) if self.lowering.tensor[index]))
-    }
+/// Layers that are written over each other: where they overlap, the one of the largest rank counts.
+#[derive(Default)]
+struct Writes<'a> {
+    colours: Vec<(usize, MosaicCells<'a>)>,
+    bytes: Vec<ByteWrite>,
+}
 
-    /// The step of an operation for which [`Buffers::uses_tensor`] holds.
-    fn tensor_step(&self, operation: &'a Operation, rect: Rect) -> PlaneStep<'a> {
-        let [(source, of_source), (output, of_output)] =
-            [operation.source(), operation.output()].map(|view| self.stored(&view));
-        let [from, to] = [&source, &output].map(|view| self.plane(view));
-        let (step, resampling, taps) = match operation {
-            Operation::Decimate(resampling) => (Step::Decimate, resampling, None),
-            Operation::Interpolate(resampling) => (Step::Interpolate, resampling, None),
-            Operation::Blur { taps, .. } => (Step::Blur, self.decimation_to(source.buffer), Some(taps)),
-            _ => unreachable!("the tensor-core kernels support the steps of the wide form"),
-        };
-        // Where the blurred alpha is 0, the colour of the source stays.
-        let source_of_colour = match output.buffer {
-            Buffer::Destination(index) if of_output.is_some() => output.field.rows_of(&self.planes.sources[index]),
-            _ => DevicePlane::default(),
-        };
-        let larger = match step {
-            Step::Interpolate => &resampling.destination,
-            _ => &resampling.source,
-        };
-        let (Resampling { factors, level, .. }, larger) = (*resampling, self.stored(larger).0.field.layout);
-        let entry = TensorPlane { yuv422: tensor_wide::yuv422_bits(&larger), ..TensorPlane::default() };
-        let entry = match step {
-            Step::Decimate => {
-                TensorPlane { src: from.address, src_pitch: from.pitch as u64, decimated: to.address, ..entry }
-            }
-            Step::Blur => TensorPlane { decimated: from.address, blurred: to.address, ..entry },
-            Step::Interpolate => TensorPlane {
-                src: source_of_colour.address,
-                src_pitch: source_of_colour.pitch as u64,
-                blurred: from.address,
-                dst: to.address,
-                dst_pitch: to.pitch as u64,
-                ..entry
-            },
-        };
-        let rect = if step == Step::Interpolate { resampling.in_samples(rect) } else { rect };
-        let larger = resampling.channels.part_of(&larger);
-        PlaneStep { step, level, larger, alpha: of_source.or(of_output), factors, entry, taps, rect }
-    }
-
-    /// The decimation that writes a temporary.
-    fn decimation_to(&self, temporary: Buffer) -> &'a Resampling {
-        let writes = |operation: &'a Operation| match operation {
-            Operation::Decimate(resampling) if resampling.destination.buffer == temporary => Some(resampling),
-            _ => None,
-        };
-        self.lowering.plan.operations().iter().find_map(writes).expect("a small plane is decimated before its blur")
-    }
-
-    fn level(&self, direction: Direction, resampling: Resampling, rect: Rect) -> PlaneLevel {
-        let plane = |view: &View| LevelPlane { layout: view.field.layout, memory: self.plane(view) };
-        let [source, destination] = [&resampling.source, &resampling.destination].map(plane);
-        let (larger, small) = match direction {
-            Direction::Decimate => (source, destination),
-            Direction::Interpolate => (destination, source),
-        };
-        PlaneLevel { direction, resampling, larger, small, rect }
+impl Writes<'_> {
+    fn launches(mut self) -> impl Iterator<Item = Launch> {
+        self.colours.sort_by_key(|(rank, _)| *rank);
+        let colours: Vec<MosaicCells> = self.colours.into_iter().map(|(_, cells)| cells).collect();
+        mosaic::launches(Kernel::MOSAIC_WRITE, &colours).into_iter().chain(bytes::launches(self.bytes))
     }
 }

@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: MPL-2.0
 //! The prebuilt kernels that frames of a format can need, whatever the settings become.
 
+use std::sync::Arc;
+
 use super::abi::KernelSet;
+use super::entry::Entry;
 use super::images::Kernel;
 use super::lower::{DevicePlanes, Lowering};
-use super::strategy::PassStrategy;
+use super::strategy::{self, PassStrategy};
+use crate::cuda::driver::device::DeviceLimits;
 use crate::filter::frame::PlaneLayout;
+use crate::filter::parts::Job;
 use crate::filter::plan::{AlphaMode, Options, Plan, Selection};
 use crate::filter::{BlurParams, KERNEL_SIZE_MAX};
 
@@ -44,9 +49,12 @@ pub fn kernels(layouts: &[PlaneLayout], kernel_set: KernelSet, passes: PassStrat
     let blurs = BLURS.iter().filter_map(|(sigma, size)| BlurParams::new(*sigma, *size).ok());
     for (params, (planes_selected, alpha)) in blurs.flat_map(|params| SELECTIONS.map(|selection| (params, selection))) {
         let plan = Plan::new(Options { params, planes: planes_selected, alpha }, layouts);
-        let parts = plan.whole();
-        let lowered = Lowering::new(&plan, &parts, None, kernel_set).lower(&parts, &planes, 0);
-        for kernel in lowered.kernels(passes) {
+        let job = Job::frame(Arc::new(plan));
+        // The kernels are the same on every device.
+        let limits = DeviceLimits { multiprocessors: 1, shared_bytes: 0 };
+        let mut choose = |batch: &[Entry]| strategy::prebuilt(batch, passes);
+        let lowering = Lowering::new(&job, None, kernel_set);
+        for kernel in lowering.lower(&job.parts, &planes, 0, limits, &mut choose).kernels() {
             if !kernels.contains(&kernel) {
                 kernels.push(kernel);
             }

@@ -33,6 +33,7 @@ impl Nodes {
 /// What a kernel does with the samples of a grid, and its blocks.
 #[derive(Debug, Clone, Copy)]
 pub struct SoftStep {
+    kernel: Kernel,
     grid: SoftGrid,
     blocks: u64,
     shared_bytes: u32,
@@ -64,7 +65,8 @@ pub fn cells(pyramid: &CellPyramid, nodes: Nodes, source: DevicePlane, cells: u6
     let CellGrid { cells: count, .. } = pyramid.grid;
     let planes = MixPlanes { beside: source, destination: source, ..MixPlanes::default() };
     let blocks = (u64::from(count[0]) * u64::from(count[1])).div_ceil(WARPS.into());
-    SoftStep { grid: soft_grid(&pyramid.grid, nodes, &planes, cells_of(pyramid, cells)), blocks, shared_bytes: 0 }
+    let grid = soft_grid(&pyramid.grid, nodes, &planes, cells_of(pyramid, cells));
+    SoftStep { kernel: Kernel::SOFT_CELLS, grid, blocks, shared_bytes: 0 }
 }
 
 /// Makes estimates of the cells of a grid.
@@ -73,7 +75,7 @@ pub fn spread(pyramid: &CellPyramid, nodes: Nodes, cells: u64) -> SoftStep {
     let above: usize = pyramid.levels[1..].iter().map(|level| level.size.iter().product::<usize>()).sum();
     let grid = soft_grid(&pyramid.grid, nodes, &MixPlanes::default(), cells_of(pyramid, cells));
     let blocks = u64::from(SOFT_SPREAD_BLOCKS) * pyramid.grid.channels.len() as u64;
-    SoftStep { grid, blocks, shared_bytes: (above * size_of::<u32>()) as u32 }
+    SoftStep { kernel: Kernel::SOFT_SPREAD, grid, blocks, shared_bytes: (above * size_of::<u32>()) as u32 }
 }
 
 /// Mixes rectangles of a field, in pixels and rows of it, with a plane or with estimates of the cells at this address. Bit c of the
@@ -94,7 +96,7 @@ pub fn mix(grid: &CellGrid, nodes: Nodes, planes: &MixPlanes, cells: u64, rects:
         let rows = rect.bottom().div_ceil(SOFT_ROWS) - rect.y() / SOFT_ROWS;
         let covered = [[rect.x(), rect.right()], [rect.y(), rect.bottom()]];
         let blocks = u64::from(tiles) * u64::from(rows.div_ceil(WARPS));
-        SoftStep { grid: SoftGrid { covered, tiles, ..all }, blocks, shared_bytes: 0 }
+        SoftStep { kernel: Kernel::SOFT_MIX, grid: SoftGrid { covered, tiles, ..all }, blocks, shared_bytes: 0 }
     };
     // Samples must not be mixed twice; chroma of rectangles side by side overlaps.
     regions::disjoint(&samples.collect::<Vec<_>>()).into_iter().map(step).collect()
@@ -133,8 +135,8 @@ fn soft_grid(grid: &CellGrid, nodes: Nodes, planes: &MixPlanes, cells: u64) -> S
     }
 }
 
-/// The launches of a kernel for these grids.
-pub fn launches(kernel: Kernel, steps: &[SoftStep]) -> Vec<Launch> {
+/// The launches of these steps, which are independent of each other.
+pub fn launches(steps: &[SoftStep]) -> Vec<Launch> {
     let launch = |steps: &[SoftStep]| {
         // Unused entries begin beyond every block.
         let unused = SoftGrid { first_block: u32::MAX, ..steps[0].grid };
@@ -144,7 +146,8 @@ pub fn launches(kernel: Kernel, steps: &[SoftStep]) -> Vec<Launch> {
             blocks += step.blocks;
         }
         let shared_bytes = steps.iter().map(|step| step.shared_bytes).max().unwrap_or(0);
-        Launch::new(kernel, blocks as u32, shared_bytes, Args::Soft(args))
+        Launch::new(steps[0].kernel, blocks as u32, shared_bytes, Args::Soft(args))
     };
-    steps.chunks(SOFT_GRIDS as usize).map(launch).collect()
+    let of_kernel = steps.chunk_by(|one, other| one.kernel == other.kernel);
+    of_kernel.flat_map(|steps| steps.chunks(SOFT_GRIDS as usize)).map(launch).collect()
 }

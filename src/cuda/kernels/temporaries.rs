@@ -2,14 +2,13 @@
 //! The memory of a plan's temporaries on the device: the nodes of weights, what covers a frame, and what the Gaussians compute it
 //! from, one behind the other in the same memory.
 
-use super::abi::WORKSPACE_ALIGNMENT;
-use super::byte_rect::ByteRect;
-use super::{cover, soft, tensor_wide};
+use super::abi::{COVER_GROUP, WORKSPACE_ALIGNMENT};
+use super::{mosaic, soft, tensor_wide};
+use crate::filter::byte_rect::ByteRect;
 use crate::filter::cover::Softness;
 use crate::filter::frame::PlaneLayout;
 use crate::filter::operation::{Buffer, CoverSamples, Layer, Operation, View};
-use crate::filter::parts::Parts;
-use crate::filter::picture::FieldRect;
+use crate::filter::parts::Job;
 use crate::filter::plan::Plan;
 use crate::filter::plane::DevicePlane;
 
@@ -25,66 +24,64 @@ pub struct TemporaryMemory {
 }
 
 impl TemporaryMemory {
-    /// For these parts of a plan. `in_frame` says for which temporaries a plane of the frame stands: they have none.
-    pub fn new(plan: &Plan, parts: &Parts, soft: Option<&Softness>, in_frame: &[bool]) -> Self {
+    /// For a job. `in_frame` says for which temporaries a plane of the frame stands: they have none.
+    pub fn new(job: &Job, soft: Option<&Softness>, in_frame: &[bool]) -> Self {
+        let plan = &job.plan;
         let nodes: usize = soft.into_iter().flat_map(Softness::all).map(|weights| weights.nodes().2.len()).sum();
         let mut end = nodes.next_multiple_of(WORKSPACE_ALIGNMENT);
-        let place = |bytes: usize, from: &mut usize| {
-            let address = *from;
-            *from += bytes.next_multiple_of(WORKSPACE_ALIGNMENT);
+        let room = |bytes: usize, end: &mut usize| {
+            let address = *end as u64;
+            *end += bytes.next_multiple_of(WORKSPACE_ALIGNMENT);
             address
         };
         let (uses, cells) = (plane_uses(plan), cell_bytes(plan));
         let mut planes = vec![DevicePlane::default(); plan.temporaries().len()];
-        for (index, layout) in plan.temporaries().iter().enumerate() {
-            if let Some(bytes) = cells[index] {
-                planes[index].address = place(bytes, &mut end) as u64;
-            } else if uses[index] == Some(PlaneUse::Covers) {
-                let is_output = |view: &View| view.buffer == Buffer::Temporary(index);
-                let rects = computed(plan, parts, is_output).map(|rect| ByteRect::of_pixels(index, rect));
-                planes[index] = within(rects, layout, |bytes| place(bytes, &mut end));
-            } else if uses[index] == Some(PlaneUse::Blurred) {
+        let mut place = |index: usize, end: &mut usize| {
+            let layout = &plan.temporaries()[index];
+            planes[index] = match (cells[index], uses[index], job.extents[index]) {
+                _ if in_frame[index] => return,
+                (Some(bytes), ..) => DevicePlane { address: room(bytes, end), ..DevicePlane::default() },
+                (_, Some(PlaneUse::Covers), Some(extent)) => within(&extent, layout, |bytes| room(bytes, end)),
                 // Kernels read around what they need.
-                let whole = ByteRect::of_rows(index, layout, 0..layout.height as usize);
-                planes[index] = within(std::iter::once(whole), layout, |bytes| place(bytes, &mut end));
-            }
-        }
+                (_, Some(PlaneUse::Blurred), _) => {
+                    let whole = ByteRect::of_rows(index, layout, 0..layout.height as usize);
+                    within(&whole, layout, |bytes| room(bytes, end))
+                }
+                (_, None, Some(_)) => {
+                    let pitch = layout.row_bytes().next_multiple_of(WORKSPACE_ALIGNMENT);
+                    // Room for the layout of either kind of kernels.
+                    let small = if plan.is_wide() { tensor_wide::small_plane_bytes(layout) } else { 0 };
+                    let len = small.max(pitch * layout.height as usize).next_multiple_of(WORKSPACE_ALIGNMENT);
+                    DevicePlane { address: room(len, end), pitch, len }
+                }
+                // Planes of which nothing is covered are not computed either.
+                (.., None) => return,
+            };
+        };
+        // What Gaussians compute on the way is in the same memory for each of them.
+        let is_in_turn = |index: &usize| {
+            let is_shared = cells[*index].is_none() && uses[*index].is_none();
+            is_shared && plan.turns().iter().any(|turn| turn.contains(index))
+        };
+        (0..in_frame.len()).filter(|index| !is_in_turn(index)).for_each(|index| place(index, &mut end));
         let composed = (0..plan.layouts().len()).map(|plane| {
-            let is_output = |view: &View| view.buffer == Buffer::Destination(plane);
-            let is_composed = |operation: &Operation| is_composed(operation) && is_output(&operation.output());
-            plan.operations().iter().any(is_composed).then(|| {
-                let rects = computed(plan, parts, is_output).map(|rect| ByteRect::of_pixels(plane, rect));
-                within(rects, &plan.layouts()[plane], |bytes| place(bytes, &mut end))
-            })
+            let is_composed = |operation: &Operation| {
+                is_composed(operation) && operation.output().buffer == Buffer::Destination(plane)
+            };
+            plan.operations().iter().find(|operation| is_composed(operation))?;
+            let writes = job.accesses.iter().flat_map(|accesses| &accesses.writes).filter(|(of, _)| *of == plane);
+            let rects = writes.map(|(_, rect)| ByteRect::of_pixels(plane, *rect));
+            let extent = rects.map(|rect| rect.hull(&rect)).reduce(|one, other| one.hull(&other))?;
+            Some(within(&extent, &plan.layouts()[plane], |bytes| room(bytes, &mut end)))
         });
         let composed = composed.collect();
-        let mut most = end;
-        let turns = plan.turns().iter().cloned();
-        // Those that are not in turns have memory for themselves, before them.
-        let is_in_turn = |index: &usize| plan.turns().iter().any(|turn| turn.contains(index));
-        let others = (0..planes.len()).filter(|index| !is_in_turn(index)).collect::<Vec<_>>();
-        for (index_of_turn, turn) in std::iter::once(others).chain(turns.map(Iterator::collect)).enumerate() {
-            let mut next = end;
-            for index in turn {
-                // Planes of which nothing is covered are not computed either.
-                let is_output = |view: &View| view.buffer == Buffer::Temporary(index);
-                let is_unused = computed(plan, parts, is_output).next().is_none();
-                if cells[index].is_some() || uses[index].is_some() || in_frame[index] || is_unused {
-                    continue;
-                }
-                let layout = &plan.temporaries()[index];
-                let pitch = layout.row_bytes().next_multiple_of(WORKSPACE_ALIGNMENT);
-                // Room for the layout of either kind of kernels.
-                let small = if plan.is_wide() { tensor_wide::small_plane_bytes(layout) } else { 0 };
-                let len = small.max(pitch * layout.height as usize).next_multiple_of(WORKSPACE_ALIGNMENT);
-                planes[index] = DevicePlane { address: place(len, &mut next) as u64, pitch, len };
-            }
-            most = most.max(next);
-            if index_of_turn == 0 {
-                end = next;
-            }
+        let mut bytes = end;
+        for turn in plan.turns() {
+            let mut end_of_turn = end;
+            turn.clone().filter(is_in_turn).for_each(|index| place(index, &mut end_of_turn));
+            bytes = bytes.max(end_of_turn);
         }
-        Self { planes, composed, bytes: most }
+        Self { planes, composed, bytes }
     }
 }
 
@@ -103,35 +100,14 @@ pub fn is_composed(operation: &Operation) -> bool {
     matches!(destination.buffer, Buffer::Destination(_)) && !is_one
 }
 
-/// What is computed of the views that `is_output` is true for.
-fn computed<'a>(
-    plan: &'a Plan,
-    parts: &'a Parts,
-    is_output: impl Fn(&View) -> bool + 'a,
-) -> impl Iterator<Item = FieldRect> + 'a {
-    let outputs = plan.operations().iter().map(Operation::output).zip(parts);
-    let of_output = |(View { field, .. }, rects): (View, &'a Vec<_>)| {
-        rects.iter().map(move |rect| FieldRect { field, rect: *rect })
-    };
-    outputs.filter(move |(view, _)| is_output(view)).flat_map(of_output)
-}
-
-/// A plane with memory for these rectangles, which `place` finds.
-fn within(
-    rects: impl Iterator<Item = ByteRect>,
-    layout: &PlaneLayout,
-    place: impl FnOnce(usize) -> usize,
-) -> DevicePlane {
-    let Some(hull) = rects.map(|rect| rect.hull(&rect)).reduce(|one, other| one.hull(&other)) else {
-        return DevicePlane::default();
-    };
-    debug_assert!(hull.byte + hull.bytes <= layout.row_bytes());
-    // Groups are aligned as in the frame. A view may begin within one.
-    let ByteRect { row, rows, byte, bytes, .. } = hull.in_groups(usize::MAX / 2);
+/// A plane with memory for these bytes of it, which `place` finds.
+fn within(extent: &ByteRect, layout: &PlaneLayout, place: impl FnOnce(usize) -> u64) -> DevicePlane {
+    debug_assert!(extent.byte + extent.bytes <= layout.row_bytes());
+    // Aligned as in the frame. A view may begin at any byte.
+    let ByteRect { row, rows, byte, bytes, .. } = extent.aligned(COVER_GROUP as usize, usize::MAX / 2);
     let pitch = bytes.next_multiple_of(WORKSPACE_ALIGNMENT);
     let before = row * pitch + byte;
-    let address = (place(pitch * rows) as u64).wrapping_sub(before as u64);
-    DevicePlane { address, pitch, len: before + pitch * rows }
+    DevicePlane { address: place(pitch * rows).wrapping_sub(before as u64), pitch, len: before + pitch * rows }
 }
 
 /// What a temporary that is stored as a plane of the frame is for.
@@ -168,7 +144,7 @@ fn cell_bytes(plan: &Plan) -> Vec<Option<usize>> {
         if let Operation::CellMeans { cells, excluded, .. } = operation
             && let Buffer::Temporary(index) = cells.view.buffer
         {
-            let of_cells = if excluded.is_some() { soft::cell_bytes } else { cover::mosaic_bytes };
+            let of_cells = if excluded.is_some() { soft::cell_bytes } else { mosaic::bytes };
             bytes[index] = Some(of_cells(&cells.grids));
         }
     }
@@ -183,7 +159,6 @@ mod tests {
     use crate::cuda::kernels::tiles::TILES;
     use crate::filter::BlurParams;
     use crate::filter::cover::{BlurRegion, Cover, Hide};
-    use crate::filter::parts::Job;
     use crate::filter::plan::Selection;
     use crate::filter::regions::Rect;
 
@@ -196,8 +171,8 @@ mod tests {
         let hide = Hide::Blur { planes: Selection::ALL, regions: regions.iter().map(region).collect() };
         let layouts = [PlaneLayout::new(400, 300, 3, 8)];
         let plan = Plan::cover(&Cover::from(hide), &layouts, |options| Arc::new(Plan::new(options, &layouts)));
-        let Job { plan, parts, .. } = Job::cover(plan, TILES);
-        (TemporaryMemory::new(&plan, &parts, None, &vec![false; plan.temporaries().len()]), plan)
+        let job = Job::cover(plan, TILES);
+        (TemporaryMemory::new(&job, None, &vec![false; job.extents.len()]), job.plan)
     }
 
     /// What several Gaussians write does not overlap, and all of it is in the block.

@@ -3,10 +3,10 @@
 //! registers.
 
 use super::abi::*;
-use super::batch::{self, PlaneBlur};
+use super::entry::{self, Entry, EntryKernels};
 use super::images::Kernel;
 use super::launch::{Args, Launch};
-use super::tensor_wide::{alpha_bits, packed_taps, unused_args, yuv422_bits};
+use super::tensor_wide::{alpha_bits, packed_taps, pixels, unused_args};
 use crate::cuda::driver::device::DeviceLimits;
 use crate::filter::frame::PlaneLayout;
 
@@ -62,9 +62,9 @@ fn window_tiles(radius: u32) -> u32 {
 
 /// The largest radius of all planes of a batch. `None` if it has no family, or if a radius is 0, whose single tap of 65536 does not
 /// fit into the 16 bits of the kernels.
-fn largest_radius(planes: &[PlaneBlur]) -> Option<u32> {
+fn largest_radius(planes: &[Entry]) -> Option<u32> {
     let family = planes.first()?.family()?;
-    batch::slots(planes)
+    entry::slots(planes)
         .iter()
         .map(|taps| family.largest_radius(taps))
         .try_fold(0, |most, radius| Some(most.max(radius?)))
@@ -72,8 +72,8 @@ fn largest_radius(planes: &[PlaneBlur]) -> Option<u32> {
 
 impl DirectKernel {
     /// The prebuilt kernel for a batch, if there is one for all its planes.
-    pub fn prebuilt(planes: &[PlaneBlur]) -> Option<Self> {
-        if !planes.iter().all(PlaneBlur::suits_tensor_cores) {
+    pub fn prebuilt(planes: &[Entry]) -> Option<Self> {
+        if !planes.iter().all(Entry::suits_tensor_cores) {
             return None;
         }
         let (family, largest) = (planes.first()?.family()?, largest_radius(planes)?);
@@ -88,7 +88,7 @@ impl DirectKernel {
 
     /// The kernel to compile for a batch, if it takes at most 0.95 of the time of the prebuilt ones, as measured on an H200
     /// (docs/PERFORMANCE.md), and its shared memory fits.
-    pub fn compiled(planes: &[PlaneBlur], limits: DeviceLimits) -> Option<Self> {
+    pub fn compiled(planes: &[Entry], limits: DeviceLimits) -> Option<Self> {
         let (family, largest) = (planes.first()?.family()?, largest_radius(planes)?);
         let tiles = window_tiles(largest);
         let has_alpha_or_tens = family == PixelFamily::Packed1010102;
@@ -102,8 +102,8 @@ impl DirectKernel {
             _ => largest < 2 * TENSOR_TAPS,
         };
         let plane = &planes[0];
-        let is_alike = |other: &PlaneBlur| other.layout.channels == plane.layout.channels;
-        if !gains || !planes.iter().all(is_alike) {
+        let is_alike = |other: &Entry| other.source.layout.channels == plane.source.layout.channels;
+        if plane.kernels != EntryKernels::Any || !gains || !planes.iter().all(is_alike) {
             return None;
         }
         let kernel = Self {
@@ -111,7 +111,7 @@ impl DirectKernel {
             tiles,
             blocks_per_multiprocessor: COMPILED_BLOCKS[family as usize][tiles.saturating_sub(4) as usize / 2],
             origin: Origin::Compiled {
-                channels: (family.most_planes() > 1).then_some(plane.layout.channels),
+                channels: (family.most_planes() > 1).then_some(plane.source.layout.channels),
                 alpha: has_alpha_or_tens.then(|| alpha_bits(plane.alpha)),
             },
         };
@@ -147,11 +147,11 @@ impl DirectKernel {
     /// as long as alone, and blocks that do not fit wait for a whole turn. Segments at the lower edge are shorter, so one
     /// fiftieth more blocks than fit do. On an H200 this is within 1.4 % of the fastest number of rows on average, and within
     /// 16 %, for three radii of ten formats at 4K, 1080p and 720p.
-    fn units(&self, planes: &[PlaneBlur], limits: DeviceLimits) -> u32 {
+    fn units(&self, planes: &[Entry], limits: DeviceLimits) -> u32 {
         let resident = self.blocks_per_multiprocessor.min(limits.shared_bytes / self.block_bytes(planes)).max(1);
         let cost = |units: &u32| {
             let segment = units * UNIT;
-            let rows = |plane: &PlaneBlur| strips(plane) * plane.rect.height().max(segment);
+            let rows = |plane: &Entry| strips(plane) * plane.rect.height().max(segment);
             let all_rows: u32 = planes.iter().map(rows).sum();
             let one_each = segment * TENSOR_DIRECT_WARPS * limits.multiprocessors;
             let blocks = all_rows.saturating_sub(one_each / 50).div_ceil(one_each).max(1);
@@ -162,8 +162,8 @@ impl DirectKernel {
     }
 
     /// Shared memory of a block in bytes: what the planes need that take the most.
-    fn block_bytes(&self, planes: &[PlaneBlur]) -> u32 {
-        let bytes = planes.iter().map(|plane| self.warp_bytes(&plane.layout));
+    fn block_bytes(&self, planes: &[Entry]) -> u32 {
+        let bytes = planes.iter().map(|plane| self.warp_bytes(&plane.source.layout));
         TENSOR_DIRECT_WARPS * bytes.max().expect("a batch has planes")
     }
 
@@ -194,40 +194,35 @@ impl DirectKernel {
     }
 
     /// The launch for a batch of which it is a kernel.
-    pub fn launch(&self, planes: &[PlaneBlur], limits: DeviceLimits) -> Launch {
+    pub fn launch(&self, planes: &[Entry], limits: DeviceLimits) -> Launch {
         let segment = UNIT * self.units(planes, limits);
 
         let mut args = unused_args();
-        for (slot, [rows, columns]) in batch::slot_taps(planes).into_iter().enumerate() {
+        for (slot, [rows, columns]) in entry::slot_taps(planes).into_iter().enumerate() {
             args.taps[slot] = packed_taps(rows, columns, 0);
             args.far_taps[slot] = packed_taps(rows, columns, TENSOR_TAPS as usize);
         }
         let mut first_block = 0;
         for ((to, block_end), plane) in args.planes.iter_mut().zip(&mut args.block_end).zip(planes) {
-            let columns = plane.layout.columns(plane.rect);
+            let (layout, rect) = (&plane.source.layout, plane.rect);
+            let columns = layout.columns(rect);
             // Each warp computes `segment` rows.
-            let blocks = (strips(plane) * plane.rect.height().div_ceil(segment)).div_ceil(TENSOR_DIRECT_WARPS);
+            let blocks = (strips(plane) * rect.height().div_ceil(segment)).div_ceil(TENSOR_DIRECT_WARPS);
             *to = TensorPlane {
-                src: plane.source.address,
-                dst: plane.destination.address,
-                src_pitch: plane.source.pitch as u64,
-                dst_pitch: plane.destination.pitch as u64,
-                width: plane.layout.row_pixels() as u32,
-                height: plane.layout.height,
-                channels: plane.layout.channels.into(),
-                depth: if plane.alpha.is_some() { 16 } else { plane.layout.depth.into() },
-                shift: plane.layout.shift().into(),
-                yuv422: yuv422_bits(&plane.layout),
-                alpha: alpha_bits(plane.alpha),
-                slot: batch::slot_of(planes, plane),
-                row_begin: plane.rect.y(),
-                row_end: plane.rect.bottom(),
+                src: plane.source.memory.address,
+                dst: plane.destination.memory.address,
+                src_pitch: plane.source.memory.pitch as u64,
+                dst_pitch: plane.destination.memory.pitch as u64,
+                width: layout.row_pixels() as u32,
+                slot: entry::slot_of(planes, plane),
+                row_begin: rect.y(),
+                row_end: rect.bottom(),
                 column_begin: columns.start,
                 column_end: columns.end,
                 segment_rows: segment,
                 first_block,
                 blocks,
-                ..TensorPlane::default()
+                ..pixels(layout, layout, plane.alpha)
             };
             first_block += blocks;
             *block_end = first_block;
@@ -235,6 +230,7 @@ impl DirectKernel {
         Launch::new(self.kernel(), first_block, self.block_bytes(planes), Args::Tensor(args))
     }
 }
+
 /// Bytes of a pixel, and of a pair of pixels of packed 4:2:2.
 fn pixel_bytes(layout: &PlaneLayout) -> u32 {
     layout.pixel_bytes() as u32
@@ -258,6 +254,6 @@ fn odd_multiple(bytes: u32, unit: u32) -> u32 {
 }
 
 /// Tiles side by side that a rectangle is divided into, each of which is a warp's.
-fn strips(plane: &PlaneBlur) -> u32 {
-    (plane.layout.columns(plane.rect).len() as u32).div_ceil(16 * tiles_across(&plane.layout))
+fn strips(plane: &Entry) -> u32 {
+    (plane.source.layout.columns(plane.rect).len() as u32).div_ceil(16 * tiles_across(&plane.source.layout))
 }

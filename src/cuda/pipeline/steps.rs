@@ -6,13 +6,13 @@ use super::frame_slot::{BandEvents, FrameSlot};
 use super::promised_frames::PromisedFrames;
 use crate::cuda::driver::{CopyAddress, Stream};
 use crate::cuda::error::CudaError;
-use crate::cuda::kernels::byte_rect::ByteRect;
-use crate::cuda::kernels::cover::{self, ByteWrite};
+use crate::cuda::kernels::bytes::{self, ByteWrite};
 use crate::cuda::kernels::launch::Launch;
 use crate::cuda::kernels::lower::DevicePlanes;
 use crate::cuda::program::{KernelSelector, Program};
 use crate::cuda::transfer::schedule::Schedule;
 use crate::cuda::transfer::{SharedPlanes, ThreadedCopy};
+use crate::filter::byte_rect::ByteRect;
 use crate::filter::frame::FrameMemory;
 use crate::filter::plane::{DevicePlane, HostPlaneMut, PlaneMemory};
 use crate::threads::Threads;
@@ -205,7 +205,7 @@ unsafe fn copy_rects<A: CopyAddress, B: CopyAddress>(
 /// Launches that copy rectangles between planes in device memory and a staging buffer.
 fn copies(rects: &[ByteRect], from: &[DevicePlane], to: &[DevicePlane]) -> Vec<Launch> {
     let copy = |rect: &ByteRect| ByteWrite::copy(*rect, 0, &from[rect.plane], &to[rect.plane]);
-    cover::byte_launches(rects.iter().map(copy).collect())
+    bytes::launches(rects.iter().map(copy).collect())
 }
 
 /// Planes of a staging buffer as the device accesses them: at the address that the host does (unified addressing).

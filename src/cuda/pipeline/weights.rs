@@ -6,9 +6,9 @@ use std::ptr;
 use super::get_or_make;
 use crate::cuda::driver::{Event, PinnedWorkspace, Stream};
 use crate::cuda::error::CudaError;
-use crate::cuda::kernels::byte_rect::ByteRect;
-use crate::cuda::kernels::cover::{self, ByteWrite};
+use crate::cuda::kernels::bytes::{self, ByteWrite};
 use crate::cuda::program::KernelSelector;
+use crate::filter::byte_rect::ByteRect;
 use crate::filter::cover::Softness;
 use crate::filter::plane::DevicePlane;
 
@@ -41,7 +41,7 @@ pub unsafe fn upload(
     let [from, to] = [memory.address() as u64, to].map(|address| DevicePlane { address, pitch: bytes, len: bytes });
     let rect = ByteRect { plane: 0, row: 0, row_step: 1, rows: 1, byte: 0, bytes };
     // SAFETY: both memories hold the bytes, and nobody else accesses them, as the caller promises.
-    unsafe { selector.enqueue_launches(stream, &cover::byte_launches(vec![ByteWrite::copy(rect, 0, &from, &to)])) }
+    unsafe { selector.enqueue_launches(stream, &bytes::launches(vec![ByteWrite::copy(rect, 0, &from, &to)])) }
 }
 
 /// Pinned copies of the weights of the last frames.

@@ -6,7 +6,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::bands::{self, Band};
-use crate::cuda::kernels::byte_rect::{self, ByteRect};
+use crate::cuda::kernels::abi::COVER_GROUP;
+use crate::filter::byte_rect::{self, ByteRect};
 use crate::filter::frame::PlaneLayout;
 use crate::filter::parts::{Accesses, Job, Parts, joined};
 use crate::filter::picture::FieldRect;
@@ -71,7 +72,8 @@ impl Schedule {
         let layouts = job.plan.layouts();
         let written = writes.iter().flat_map(|(plane, covered)| ByteRect::covered(*plane, *covered));
         let writes = byte_rect::disjoint(written);
-        let download = writes.iter().map(|rect| rect.in_groups(layouts[rect.plane].row_bytes())).collect();
+        let download =
+            writes.iter().map(|rect| rect.aligned(COVER_GROUP as usize, layouts[rect.plane].row_bytes())).collect();
         let uploads = (0..layouts.len()).flat_map(|plane| uploads(reads, plane, &layouts[plane]));
         let mut uploads = in_pieces(uploads, piece_bytes);
         let last = uploads.pop().unwrap_or_default();

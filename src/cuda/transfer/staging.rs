@@ -6,7 +6,7 @@
 
 use crate::cuda::driver::{DeviceMemory, PinnedMemory, Stream};
 use crate::cuda::error::CudaError;
-use crate::cuda::kernels::byte_rect::ByteRect;
+use crate::filter::byte_rect::ByteRect;
 use crate::filter::frame::PlaneLayout;
 use crate::filter::plane::{Address, DevicePlane, HostPlane, HostPlaneMut, PlaneMemory, copy_rows};
 

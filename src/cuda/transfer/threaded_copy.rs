@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex};
 use std::time::{Duration, Instant};
 
-use crate::cuda::kernels::byte_rect::ByteRect;
+use crate::filter::byte_rect::ByteRect;
 use crate::process::lock;
 use crate::threads::Threads;
 

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: MPL-2.0
-//! The launches that write bytes, copied ones or a pattern, and those of the cells of a mosaic.
+//! The launches of the cells of a mosaic.
 
 use super::abi::*;
-use super::byte_rect::ByteRect;
 use super::images::Kernel;
-use super::launch::{Args, Launch};
+use super::launch::{Args, Launch, MAX_BLOCKS};
 use crate::filter::inpainting::CellPyramid;
 use crate::filter::mosaic::CellGrid;
-use crate::filter::operation::Pattern;
 use crate::filter::plane::DevicePlane;
 
 /// Samples of all channels that a block adds up: 16 for each lane of its warp. With more, each block takes longer; with
@@ -15,95 +13,6 @@ use crate::filter::plane::DevicePlane;
 const PART_SAMPLES: u64 = 512;
 /// Each block that colours a part first adds up the sums of all parts, which takes longer if there are more of them.
 const MAX_PARTS: u64 = 64;
-/// The largest grid of the driver.
-const MAX_BLOCKS: u64 = i32::MAX as u64;
-
-/// Bytes of a plane that are overwritten.
-#[derive(Debug, Clone, Copy)]
-pub struct ByteWrite {
-    /// The bytes. The number of their plane is that of the memory that is written.
-    rect: ByteRect,
-    /// Where rectangles of different ranks overlap, the largest one counts; those of one rank have the same bytes there.
-    rank: usize,
-    args: CoverRect,
-}
-
-impl ByteWrite {
-    /// The same bytes of another plane.
-    pub fn copy(rect: ByteRect, rank: usize, from: &DevicePlane, to: &DevicePlane) -> Self {
-        let from = rect.within(from);
-        let args = CoverRect { src: from.address, src_pitch: from.pitch as u64, ..destination(&rect, to) };
-        Self { rect, rank, args }
-    }
-
-    /// A pattern, repeated from the first byte of the plane's rows on.
-    pub fn fill(rect: ByteRect, rank: usize, mut pattern: Pattern, to: &DevicePlane) -> Self {
-        pattern.bytes[..pattern.len].rotate_left(rect.byte % pattern.len);
-        let args = CoverRect {
-            pattern: u64::from_le_bytes(pattern.bytes),
-            period: pattern.len as u32,
-            ..destination(&rect, to)
-        };
-        Self { rect, rank, args }
-    }
-}
-
-/// Whether both grids write a byte. The channels of a grid, and those of another grid of the same region, keep apart.
-fn overlap(one: &CellGrid, other: &CellGrid) -> bool {
-    let shares = |axis: usize| {
-        one.covered[axis].start < other.covered[axis].end && other.covered[axis].start < one.covered[axis].end
-    };
-    one.plane == other.plane
-        && one.channels[0] == other.channels[0]
-        && one.field.place() == other.field.place()
-        && shares(0)
-        && shares(1)
-}
-
-/// The bytes of a plane that are written.
-fn destination(rect: &ByteRect, plane: &DevicePlane) -> CoverRect {
-    let to = rect.within(plane);
-    // A row that begins at the last byte of a group touches one more than its bytes fill.
-    let groups = (rect.bytes + COVER_GROUP as usize - 1).div_ceil(COVER_GROUP as usize);
-    CoverRect {
-        dst: to.address,
-        dst_pitch: to.pitch as u64,
-        bytes: rect.bytes as u32,
-        rows: rect.rows as u32,
-        groups: groups as u32,
-        ..CoverRect::default()
-    }
-}
-
-/// The launches that write bytes. The blocks of a launch have no order, so rectangles of different ranks that overlap are in
-/// different launches.
-pub fn byte_launches(mut writes: Vec<ByteWrite>) -> Vec<Launch> {
-    writes.sort_by_key(|write| write.rank);
-    let mut launches = Vec::new();
-    let (mut written, mut args, mut blocks) = (Vec::<(ByteRect, usize)>::new(), no_rects(), 0);
-    for ByteWrite { rect: bytes, rank, args: rect } in writes {
-        let own_blocks = (u64::from(rect.groups) * u64::from(rect.rows)).div_ceil(COVER_THREADS.into());
-        let overlaps = |(other, of): &(ByteRect, usize)| *of != rank && other.overlaps(&bytes);
-        let is_full = written.len() == COVER_RECTS as usize || blocks + own_blocks > MAX_BLOCKS;
-        if is_full || written.iter().any(overlaps) {
-            launches.push(Launch::new(Kernel::COVER, blocks as u32, 0, Args::Cover(args)));
-            (args, blocks) = (no_rects(), 0);
-            written.clear();
-        }
-        args.rects[written.len()] = CoverRect { first_block: blocks as u32, ..rect };
-        written.push((bytes, rank));
-        blocks += own_blocks;
-    }
-    if blocks > 0 {
-        launches.push(Launch::new(Kernel::COVER, blocks as u32, 0, Args::Cover(args)));
-    }
-    launches
-}
-
-fn no_rects() -> CoverArgs {
-    CoverArgs { rects: [CoverRect { first_block: u32::MAX, ..CoverRect::default() }; COVER_RECTS as usize] }
-}
-
 /// The parts that the samples of each cell of a grid are divided into.
 fn parts(grid: &CellGrid) -> u64 {
     // One more than a side has, because it need not begin with a cell.
@@ -124,13 +33,13 @@ fn sum_bytes(grid: &CellGrid) -> usize {
 }
 
 /// Device memory for the sums of all cells, in bytes.
-pub fn mosaic_bytes(grids: &[CellPyramid]) -> usize {
+pub fn bytes(grids: &[CellPyramid]) -> usize {
     grids.iter().map(|pyramid| sum_bytes(&pyramid.grid)).sum()
 }
 
 /// Cells, with their sums from this address on, aligned to 8 bytes. `rows` are those of their field, of the plane that is read,
 /// or of that which is written.
-pub fn mosaic_grids<'a>(grids: &'a [CellPyramid], mut sums: u64, rows: &DevicePlane) -> Vec<MosaicCells<'a>> {
+pub fn cells<'a>(grids: &'a [CellPyramid], mut sums: u64, rows: &DevicePlane) -> Vec<MosaicCells<'a>> {
     let cells = |CellPyramid { grid, .. }: &'a CellPyramid| {
         let layout = &grid.field.layout;
         let plane = MosaicPlane {
@@ -169,7 +78,7 @@ pub struct MosaicCells<'a> {
 
 /// The launches that add up the samples of cells, or colour them. The blocks of a launch have no order, so grids that overlap
 /// are written by different ones.
-pub fn mosaic_launches(kernel: Kernel, grids: &[MosaicCells]) -> Vec<Launch> {
+pub fn launches(kernel: Kernel, grids: &[MosaicCells]) -> Vec<Launch> {
     let mut launches = Vec::new();
     let mut rest = grids;
     while let Some(first) = rest.first() {
@@ -195,6 +104,18 @@ pub fn mosaic_launches(kernel: Kernel, grids: &[MosaicCells]) -> Vec<Launch> {
     launches
 }
 
+/// Whether both grids write a byte. The channels of a grid, and those of another grid of the same region, keep apart.
+fn overlap(one: &CellGrid, other: &CellGrid) -> bool {
+    let shares = |axis: usize| {
+        one.covered[axis].start < other.covered[axis].end && other.covered[axis].start < one.covered[axis].end
+    };
+    one.plane == other.plane
+        && one.channels[0] == other.channels[0]
+        && one.field.place() == other.field.place()
+        && shares(0)
+        && shares(1)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -206,39 +127,10 @@ mod tests {
 
     const PLANE: DevicePlane = DevicePlane { address: 1 << 20, pitch: 1000, len: 1_000_000 };
 
-    fn copy(byte: usize, row: usize, rank: usize) -> ByteWrite {
-        ByteWrite::copy(ByteRect { plane: 0, row, row_step: 1, rows: 10, byte, bytes: 20 }, rank, &PLANE, &PLANE)
-    }
-
-    fn cells(layouts: &[PlaneLayout], regions: &[MosaicRegion]) -> Vec<CellPyramid> {
+    fn pyramids(layouts: &[PlaneLayout], regions: &[MosaicRegion]) -> Vec<CellPyramid> {
         let picture = PictureGeometry::new(layouts);
         let regions = mosaic::in_order(regions);
         CellPyramid::all(regions.iter().flat_map(|region| CellGrid::of_region(&picture, region)).collect(), one_level)
-    }
-
-    /// Rectangles and blocks of every launch.
-    fn rects(launches: &[Launch]) -> Vec<(usize, u32)> {
-        let count = |launch: &Launch| {
-            let Args::Cover(args) = &launch.args else { unreachable!("a cover") };
-            let used = args.rects.iter().take_while(|rect| rect.first_block != u32::MAX);
-            let firsts: Vec<u32> = used.map(|rect| rect.first_block).collect();
-            assert!(firsts[0] == 0 && firsts.is_sorted_by(|a, b| a < b) && firsts.last() < Some(&launch.grid.blocks));
-            (firsts.len(), launch.grid.blocks)
-        };
-        launches.iter().map(count).collect()
-    }
-
-    /// The tests of the bytes cannot tell, because a CPU runs the blocks of a launch in order.
-    #[test]
-    fn rectangles_that_overlap_are_in_different_launches() {
-        let of = |writes: &[ByteWrite]| rects(&byte_launches(writes.to_vec()));
-        assert_eq!(of(&[]), []);
-        // A row touches up to three groups of 16 bytes, so that 10 rows take 30 threads.
-        assert_eq!(of(&[copy(0, 0, 0), copy(20, 0, 1), copy(0, 10, 1)]), [(3, 3)]);
-        assert_eq!(of(&[copy(0, 0, 0), copy(10, 5, 0)]), [(2, 2)], "of one rank");
-        assert_eq!(of(&[copy(0, 0, 0), copy(50, 0, 0), copy(19, 9, 1), copy(100, 0, 1)]), [(2, 2), (2, 2)]);
-        let many: Vec<ByteWrite> = (0..COVER_RECTS as usize + 5).map(|i| copy(0, 10 * i, 0)).collect();
-        assert_eq!(of(&many), [(COVER_RECTS as usize, COVER_RECTS), (5, 5)]);
     }
 
     #[test]
@@ -259,18 +151,18 @@ mod tests {
                 assert!(args.grids[0].first_block == 0 && last.first_block < launch.grid.blocks);
                 (launch.kernel, count)
             };
-            let launches = [Kernel::MOSAIC_SUMS, Kernel::MOSAIC_WRITE].map(|kernel| mosaic_launches(kernel, grids));
+            let launches = [Kernel::MOSAIC_SUMS, Kernel::MOSAIC_WRITE].map(|kernel| launches(kernel, grids));
             launches.concat().iter().map(count).collect()
         };
-        let of = |regions: &[MosaicRegion]| of_grids(&mosaic_grids(&cells(&layouts, regions), 1 << 30, &PLANE));
+        let of = |regions: &[MosaicRegion]| of_grids(&cells(&pyramids(&layouts, regions), 1 << 30, &PLANE));
         assert_eq!(of(&[]), []);
         assert_eq!(of(&[region(0, 4), region(20, 5)]), [(Kernel::MOSAIC_SUMS, 4), (Kernel::MOSAIC_WRITE, 4)]);
         let apart = [(Kernel::MOSAIC_SUMS, 4), (Kernel::MOSAIC_WRITE, 2), (Kernel::MOSAIC_WRITE, 2)];
         assert_eq!(of(&[region(0, 4), region(19, 5)]), apart);
         let many: Vec<MosaicRegion> = (0..37).map(|i| region(4 * i, 4)).collect();
         assert_eq!(of(&many)[..2], [(Kernel::MOSAIC_SUMS, MOSAIC_GRIDS as usize), (Kernel::MOSAIC_SUMS, 2)]);
-        let one = cells(&layouts[..1], &[region(0, 4)]);
-        let plane = |i: u64| mosaic_grids(&one, 1 << 30, &DevicePlane { address: i << 20, ..PLANE });
+        let one = pyramids(&layouts[..1], &[region(0, 4)]);
+        let plane = |i: u64| cells(&one, 1 << 30, &DevicePlane { address: i << 20, ..PLANE });
         let planes: Vec<MosaicCells> = (0..u64::from(MOSAIC_PLANES) + 1).flat_map(plane).collect();
         assert_eq!(of_grids(&planes)[..2], [(Kernel::MOSAIC_SUMS, MOSAIC_PLANES as usize), (Kernel::MOSAIC_SUMS, 1)]);
     }
@@ -282,7 +174,7 @@ mod tests {
         let parts_of = |side: f64| {
             let rect = Rect::new(0, 0, 4000, 2000).unwrap();
             let region = MosaicRegion::new(rect, Area::from_corner(0.0, 0.0, side, side), 1);
-            parts(&cells(&layouts, &[region])[0].grid)
+            parts(&pyramids(&layouts, &[region])[0].grid)
         };
         assert_eq!([1.0, 40.0, 50.0, 100.0, 4000.0].map(parts_of), [1, 4, 6, 20, MAX_PARTS]);
     }

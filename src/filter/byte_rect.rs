@@ -3,11 +3,10 @@
 
 use std::ops::Range;
 
-use super::abi::COVER_GROUP;
-use crate::filter::frame::PlaneLayout;
-use crate::filter::picture::FieldRect;
-use crate::filter::plane::{Address, PlaneMemory};
-use crate::filter::regions::{self, Rect};
+use super::frame::PlaneLayout;
+use super::picture::FieldRect;
+use super::plane::{Address, PlaneMemory};
+use super::regions::{self, Rect};
 
 /// Bytes of a plane: the same range in every row of some rows of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,11 +73,10 @@ impl ByteRect {
         Self { plane: self.plane, row, row_step: 1, rows, byte, bytes }
     }
 
-    /// All bytes of the groups that it has a byte of, in rows of so many bytes. The device must write whole groups across the bus.
-    pub fn in_groups(&self, row_bytes: usize) -> Self {
-        let (group, right) = (COVER_GROUP as usize, self.byte + self.bytes);
-        let byte = self.byte / group * group;
-        Self { byte, bytes: right.next_multiple_of(group).min(row_bytes) - byte, ..*self }
+    /// Extended to multiples of `unit` bytes from the first byte of rows of `row_bytes` bytes on.
+    pub fn aligned(&self, unit: usize, row_bytes: usize) -> Self {
+        let (byte, right) = (self.byte / unit * unit, self.byte + self.bytes);
+        Self { byte, bytes: right.next_multiple_of(unit).min(row_bytes) - byte, ..*self }
     }
 
     /// The number of its bytes.
@@ -202,9 +200,9 @@ mod tests {
     }
 
     #[test]
-    fn groups_end_with_the_row() {
+    fn alignment_ends_with_the_row() {
         let rect = ByteRect { plane: 0, row: 0, row_step: 1, rows: 1, byte: 17, bytes: 30 };
-        assert_eq!(rect.in_groups(64), ByteRect { byte: 16, bytes: 32, ..rect });
-        assert_eq!(ByteRect { byte: 31, bytes: 2, ..rect }.in_groups(40), ByteRect { byte: 16, bytes: 24, ..rect });
+        assert_eq!(rect.aligned(16, 64), ByteRect { byte: 16, bytes: 32, ..rect });
+        assert_eq!(ByteRect { byte: 31, bytes: 2, ..rect }.aligned(16, 40), ByteRect { byte: 16, bytes: 24, ..rect });
     }
 }
