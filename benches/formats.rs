@@ -11,7 +11,7 @@ use gstcudagaussblur::cpu::CpuEngine;
 use gstcudagaussblur::cuda::driver::device;
 use gstcudagaussblur::cuda::driver::{DeviceMemory, Stream};
 use gstcudagaussblur::cuda::process;
-use gstcudagaussblur::cuda::{CudaEngine, Image, PassStrategy};
+use gstcudagaussblur::cuda::{CudaEngine, Image};
 use gstcudagaussblur::element::format::formats;
 use gstcudagaussblur::engine::Engine;
 use gstcudagaussblur::filter::BlurParams;
@@ -73,7 +73,7 @@ fn head(what: &str, columns: &[String]) {
 fn on_the_gpu() -> Outcome<()> {
     let device = process::open(0)?.device().clone();
     println!("{}", device.name());
-    let portable = || CudaEngine::with_kernels(0, Image::Portable, PassStrategy::Best);
+    let portable = || CudaEngine::with_image(0, Image::Portable);
     // Those for CUDA cores; `--bench cuda -- specialised` has those for tensor cores.
     let engines =
         [("prebuilt", CudaEngine::new(0)?.without_jit(), false), ("portable", portable()?.without_jit(), false)];

@@ -10,7 +10,7 @@ use std::path::Path;
 
 use gst_video::{VideoFormat, VideoInfo};
 use gstcudagaussblur::cuda::driver::{DeviceMemory, Stream, device};
-use gstcudagaussblur::cuda::{CudaEngine, Image, PassStrategy, process};
+use gstcudagaussblur::cuda::{CudaEngine, Image, process};
 use gstcudagaussblur::element::format::formats;
 use gstcudagaussblur::filter::frame::PlaneLayout;
 use gstcudagaussblur::filter::plan::{AlphaMode, Options};
@@ -47,7 +47,7 @@ fn main() -> Outcome<()> {
     let device = process::open(0)?.device().clone();
     println!("{}, prebuilt kernels, device memory to device memory, µs (median)", device.name());
     let best = CudaEngine::new(0)?.without_jit();
-    let portable = CudaEngine::with_kernels(0, Image::Portable, PassStrategy::Best)?.without_jit();
+    let portable = CudaEngine::with_image(0, Image::Portable)?.without_jit();
     for (engine, kernels, [width, height]) in [
         (&best, "for its architecture", [3840, 2160]),
         (&best, "for its architecture", [1920, 1080]),

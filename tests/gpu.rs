@@ -27,10 +27,9 @@ use gstcudagaussblur::cuda::jit::nvrtc::Nvrtc;
 use gstcudagaussblur::cuda::kernels::abi::{KernelSet, PixelFamily, RowsArgs};
 use gstcudagaussblur::cuda::kernels::entry::Entry;
 use gstcudagaussblur::cuda::kernels::lower::{Lowering, Step};
-use gstcudagaussblur::cuda::kernels::strategy;
 use gstcudagaussblur::cuda::kernels::tensor_direct::DirectKernel;
 use gstcudagaussblur::cuda::process;
-use gstcudagaussblur::cuda::{CudaEngine, CudaError, DevicePlanes, Image, PassStrategy};
+use gstcudagaussblur::cuda::{CudaEngine, CudaError, DevicePlanes, Image};
 use gstcudagaussblur::engine::Engine;
 use gstcudagaussblur::filter::BlurParams;
 use gstcudagaussblur::filter::frame::{PlaneLayout, Role, SampleLayout};
@@ -80,13 +79,13 @@ fn main() {
         }),
     ];
     for (image, word) in [(Image::Best, "prebuilt"), (Image::Portable, "ptx")] {
-        for passes in [PassStrategy::Best, PassStrategy::Split] {
-            let name = format!("case_table_{word}_{passes:?}").to_lowercase();
-            trials.push(trial(&name, gpu, move || case_table(image, passes, None)));
+        for (on_cuda_cores, cores) in [(false, "all"), (true, "cuda")] {
+            let name = format!("case_table_{word}_{cores}_cores");
+            trials.push(trial(&name, gpu, move || case_table(image, on_cuda_cores, None)));
         }
     }
-    for (passes, bands) in [(PassStrategy::Split, 3), (PassStrategy::Best, 7)] {
-        trials.push(trial(&format!("bands_{bands}"), gpu, move || case_table(Image::Best, passes, Some(bands))));
+    for (on_cuda_cores, bands) in [(true, 3), (false, 7)] {
+        trials.push(trial(&format!("bands_{bands}"), gpu, move || case_table(Image::Best, on_cuda_cores, Some(bands))));
     }
     run_one_by_one(trials);
 }
@@ -100,7 +99,7 @@ fn covers() {
     let kinds: Vec<_> = kinds().into_iter().step_by(cases::one_in().unwrap_or(1)).collect();
     let mut bytes = 0;
     for image in [Image::Best, Image::Portable] {
-        let engine = CudaEngine::with_kernels(0, image, PassStrategy::Best).unwrap().without_jit();
+        let engine = CudaEngine::with_image(0, image).unwrap().without_jit();
         let mut engine = Engine::with_cuda(engine).with_covers_on_device();
         for (size, sigmas) in [([331, 182], [1.5, 6.0, 11.0]), ([1283, 721], [3.0, 20.0, 45.0])] {
             bytes += check_kinds(&mut engine, &kinds, &[size], &sigmas, all_covers);
@@ -190,7 +189,7 @@ fn compiled_at_every_radius() {
             let mut gains = Vec::new();
             let mut choose = |batch: &[Entry]| {
                 gains.extend(DirectKernel::compiled(batch, limits));
-                strategy::prebuilt(batch, PassStrategy::Best)
+                DirectKernel::prebuilt(batch)
             };
             Lowering::new(&job, None, KernelSet::TensorCores).lower(&job.parts, &nowhere, 0, limits, &mut choose);
             if gains.is_empty() {
@@ -221,8 +220,9 @@ fn compiled_at_every_radius() {
     println!("{} specialisations, {frames} frames, 0 bytes differ", made.len());
 }
 
-fn case_table(image: Image, passes: PassStrategy, bands: Option<usize>) {
-    let engine = CudaEngine::with_kernels(0, image, passes).unwrap().without_jit();
+fn case_table(image: Image, on_cuda_cores: bool, bands: Option<usize>) {
+    let engine = CudaEngine::with_image(0, image).unwrap().without_jit();
+    let engine = if on_cuda_cores { engine.on_cuda_cores() } else { engine };
     let engine = if let Some(bands) = bands { engine.with_bands(bands) } else { engine };
     let mut engine = Engine::with_cuda(engine).with_covers_on_device();
     let mut cases = cases::all();
@@ -234,7 +234,8 @@ fn case_table(image: Image, passes: PassStrategy, bands: Option<usize>) {
         assert!(cases.iter().any(has) || cases::selection().is_some(), "no case for {family:?}");
     }
     let bytes: usize = cases.iter().map(|case| case.check_engine(&mut engine)).sum();
-    println!("{:<14} {passes:?}: {} cases, {bytes} bytes, 0 differ", engine.stats().kernel_name, cases.len());
+    let cores = if on_cuda_cores { "CUDA cores" } else { "all cores" };
+    println!("{:<14} {cores}: {} cases, {bytes} bytes, 0 differ", engine.stats().kernel_name, cases.len());
 }
 
 /// Frames of common and of the largest sizes, for which the oracle would take minutes: both engines give the same bytes.
@@ -376,9 +377,8 @@ fn break_the_context() {
     let function = module.function("trap").unwrap();
     let plan = Plan::new(BlurParams::new(1.0, 0).unwrap().into(), &[PlaneLayout::new(1, 1, 1, 8)]);
     let (job, nowhere) = (Job::frame(Arc::new(plan)), DevicePlanes::nowhere(1));
-    let mut choose = |batch: &[Entry]| strategy::prebuilt(batch, PassStrategy::Best);
     let lowering = Lowering::new(&job, None, KernelSet::CudaCores);
-    let lowered = lowering.lower(&job.parts, &nowhere, 0, device.limits(), &mut choose);
+    let lowered = lowering.lower(&job.parts, &nowhere, 0, device.limits(), &mut DirectKernel::prebuilt);
     let Some(Step::Launch(_, launch)) = lowered.reads.first() else { panic!("rows are a launch") };
     // SAFETY: the kernel traps before it touches anything.
     unsafe { launch.enqueue(function, &stream, false) }.unwrap();

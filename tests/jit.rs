@@ -17,7 +17,7 @@ use common::device_frames::{self, Block, Streams, check_blurs, check_transfer, s
 use common::fake_driver::{FakeDriver, NO_BINARY_FOR_GPU, OUT_OF_MEMORY};
 use common::fake_library::{self, call};
 use common::pictures::rect;
-use gstcudagaussblur::cuda::{CudaEngine, Image, PassStrategy, process};
+use gstcudagaussblur::cuda::{CudaEngine, Image, process};
 use gstcudagaussblur::engine::Level::{self, Debug, Info, Warning};
 use gstcudagaussblur::engine::{Engine, Sink, Stats, log_to};
 use gstcudagaussblur::filter::BlurParams;
@@ -537,7 +537,7 @@ fn long_radii(compiler: &Compiler) {
 
 /// Of a device without machine code. The kernels of one part are compiled for frames of any radius up to 31.
 fn in_background(compiler: &Compiler) {
-    let portable = || CudaEngine::with_kernels(0, Image::Portable, PassStrategy::Best).unwrap();
+    let portable = || CudaEngine::with_image(0, Image::Portable).unwrap();
     let programs = |kernels: &str| PROGRAMS.lock().unwrap().iter().filter(|line| line.contains(kernels)).count();
     let (small, wide) = (case(15), Case::of(9.0, 0, PlaneLayout::new(90, 70, 4, 8), [3, 0], Content::Noise));
     // The driver refuses the part at first.

@@ -23,10 +23,9 @@ use gstcudagaussblur::cuda::kernels::abi::{
 use gstcudagaussblur::cuda::kernels::entry::Entry;
 use gstcudagaussblur::cuda::kernels::launch::{Args, Launch};
 use gstcudagaussblur::cuda::kernels::lower::{Lowered, Lowering, Step};
-use gstcudagaussblur::cuda::kernels::strategy::{self, BlurKernels};
 use gstcudagaussblur::cuda::kernels::tensor_direct::DirectKernel;
 use gstcudagaussblur::cuda::transfer::schedule::Schedule;
-use gstcudagaussblur::cuda::{DevicePlanes, PassStrategy, TILES};
+use gstcudagaussblur::cuda::{DevicePlanes, TILES};
 use gstcudagaussblur::engine::{Cover, Engine, Softness};
 use gstcudagaussblur::filter::BlurParams;
 use gstcudagaussblur::filter::frame::{Frame, FrameMut, Plane, PlaneLayout, Role, SampleLayout};
@@ -98,7 +97,7 @@ fn launches(
     (job, soft, set): (&Job, Option<&Softness>, KernelSet),
     planes: &DevicePlanes,
     workspace: u64,
-    mut kernels: impl FnMut(&[Entry]) -> BlurKernels,
+    mut kernels: impl FnMut(&[Entry]) -> Option<DirectKernel>,
     bands: u32,
 ) -> (Vec<Launch>, usize) {
     let lowering = Lowering::new(job, soft, set);
@@ -157,7 +156,7 @@ impl Program {
         let mut specialisations = Vec::new();
         let choose = |batch: &[Entry]| {
             specialisations.push(DirectKernel::compiled(batch, LIMITS));
-            strategy::prebuilt(batch, PassStrategy::Best)
+            DirectKernel::prebuilt(batch)
         };
         launches((&job, None, KernelSet::TensorCores), &DevicePlanes::nowhere(planes.len()), 0, choose, 1);
         let [Some(specialisation)] = specialisations[..] else { panic!("{planes:?} {options:?}: {specialisations:?}") };
@@ -170,7 +169,7 @@ impl Program {
     }
 
     /// Blurs the case with the engine's launches, planes in bands, and compares every byte with the oracle.
-    fn check(&mut self, case: &Case, passes: PassStrategy, wide: KernelSet, bands: u32) -> usize {
+    fn check(&mut self, case: &Case, set: KernelSet, bands: u32) -> usize {
         case.check(|src, dst| {
             // Blocks are sources, destinations, and the workspace.
             let plane = |block: usize, pitch: usize, len: usize| DevicePlane { address: address(block), pitch, len };
@@ -185,20 +184,19 @@ impl Program {
             let job = Job::frame(Arc::new(plan));
             let specialisation = self.1;
             let kernels = |batch: &[Entry]| {
-                let Some(kernel) = specialisation else { return strategy::prebuilt(batch, passes) };
-                assert_eq!(DirectKernel::compiled(batch, LIMITS), specialisation);
-                BlurKernels::Direct(kernel)
+                assert!(specialisation.is_none() || DirectKernel::compiled(batch, LIMITS) == specialisation);
+                specialisation.or_else(|| DirectKernel::prebuilt(batch))
             };
             let (sources, destinations) = (src.iter().map(|plane| plane.data), dst.iter().map(|plane| &*plane.data));
             let buffers = sources.map(|bytes| (bytes, false)).chain(destinations.map(|bytes| (bytes, true)));
-            self.start(buffers.collect(), &[], &launches((&job, None, wide), &planes, workspace, kernels, bands));
+            self.start(buffers.collect(), &[], &launches((&job, None, set), &planes, workspace, kernels, bands));
             dst.iter_mut().for_each(|plane| self.receive(plane.data));
         })
     }
 
     /// Runs the cases one after the other, in one, two and three bands.
-    fn check_all(&mut self, what: &str, cases: &[Case], passes: PassStrategy, wide: KernelSet) {
-        let check = |(i, case): (usize, &Case)| self.check(case, passes, wide, 1 + (i % 3) as u32);
+    fn check_all(&mut self, what: &str, cases: &[Case], set: KernelSet) {
+        let check = |(i, case): (usize, &Case)| self.check(case, set, 1 + (i % 3) as u32);
         let bytes: usize = cases.iter().enumerate().map(check).sum();
         println!("{what} on the CPU: {} cases, {bytes} bytes, 0 differ", cases.len());
     }
@@ -257,8 +255,7 @@ impl Drop for Program {
 /// Whether all launches of a plan have kernels for tensor cores.
 fn is_on_tensor_cores(plan: Plan) -> bool {
     let (job, nowhere) = (Job::frame(Arc::new(plan)), DevicePlanes::nowhere(4));
-    let best = |batch: &[Entry]| strategy::prebuilt(batch, PassStrategy::Best);
-    let launches = launches((&job, None, KernelSet::TensorCores), &nowhere, 0, best, 1).0;
+    let launches = launches((&job, None, KernelSet::TensorCores), &nowhere, 0, DirectKernel::prebuilt, 1).0;
     launches.iter().all(|launch| launch.kernel.needs_tensor_cores())
 }
 
@@ -330,7 +327,7 @@ fn run(sanitizer: &str, every: usize, most_work: usize) {
         cases
     };
     let nth = |cases: Vec<Case>, every: usize| cases.into_iter().step_by(every).collect::<Vec<_>>();
-    program.check_all("levels on CUDA cores", &nth(levels(), every / 10), PassStrategy::Split, CudaCores);
+    program.check_all("levels on CUDA cores", &nth(levels(), every / 10), CudaCores);
     let mut pixels = nth(pixels_of_tensor_cores(), every.div_ceil(14));
     for case in pixels.iter_mut().skip(1).step_by(2) {
         (case.padding, case.content) = ([5, 13], Content::Noise);
@@ -340,9 +337,9 @@ fn run(sanitizer: &str, every: usize, most_work: usize) {
         ("wide form", of_table(most_work >> 4, is_wide_on_tensor_cores, every / 2, 5)),
         ("premultiplied and packed pixels", pixels),
     ] {
-        program.check_all(&format!("{what} on tensor cores"), &cases, PassStrategy::Best, TensorCores);
+        program.check_all(&format!("{what} on tensor cores"), &cases, TensorCores);
     }
-    program.check_all("kernels", &of_table(most_work, |_| true, every, 20), PassStrategy::Best, CudaCores);
+    program.check_all("kernels", &of_table(most_work, |_| true, every, 20), CudaCores);
 }
 
 #[test]
@@ -376,8 +373,7 @@ impl Program {
         for set in sets {
             let block = address(planes.len());
             let in_place = DevicePlanes { sources: in_place.clone(), destinations: in_place.clone() };
-            let best = |batch: &[Entry]| strategy::prebuilt(batch, PassStrategy::Best);
-            let launches = launches((&job, cover.soft.as_ref(), *set), &in_place, block, best, 1);
+            let launches = launches((&job, cover.soft.as_ref(), *set), &in_place, block, DirectKernel::prebuilt, 1);
             assert!(!launches.0.is_empty(), "{cover:?} {planes:?}");
             self.start(picture.bytes.iter().map(|bytes| (&bytes[..], true)).collect(), &nodes, &launches);
             for (plane, want) in expected.bytes.iter().enumerate() {
@@ -481,7 +477,7 @@ fn compiled_kernels_match_the_oracle_under_the_address_and_undefined_sanitizers(
         let cases: Vec<Case> = sizes.into_iter().enumerate().map(case).collect();
         let what = format!("{kernel_size} taps");
         let mut program = Program::specialised(options, &cases[0].planes);
-        program.check_all(&what, &cases, PassStrategy::Best, KernelSet::TensorCores);
+        program.check_all(&what, &cases, KernelSet::TensorCores);
     }
 }
 

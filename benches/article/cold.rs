@@ -5,7 +5,6 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use gstcudagaussblur::cuda::PassStrategy;
 use gstcudagaussblur::cuda::driver::{DeviceMemory, Stream};
 use gstcudagaussblur::cuda::jit::nvrtc::Nvrtc;
 use gstcudagaussblur::cuda::process;
@@ -127,7 +126,7 @@ fn prebuilt(image: Image, all: bool, memory: &Memory, stream: &Stream) -> Outcom
     if all {
         process::open(0)?.prebuilt(image)?.load_all()?;
     }
-    launch(&CudaEngine::with_kernels(0, image, PassStrategy::Best)?.without_jit(), memory, stream)
+    launch(&CudaEngine::with_image(0, image)?.without_jit(), memory, stream)
 }
 
 /// Enqueues our blur.

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use gstcudagaussblur::cuda::driver::device::Device;
 use gstcudagaussblur::cuda::driver::{DeviceMemory, Event, Stream};
-use gstcudagaussblur::cuda::{CudaEngine, DevicePlanes, Image, PassStrategy};
+use gstcudagaussblur::cuda::{CudaEngine, DevicePlanes, Image};
 use gstcudagaussblur::engine::Engine;
 use gstcudagaussblur::filter::BlurParams;
 use gstcudagaussblur::filter::frame::{Frame, FrameMut, Plane, PlaneLayout};
@@ -51,7 +51,7 @@ pub fn compile_specialised(image: Image, layouts: &[PlaneLayout], options: impl 
     let options = options.into();
     let small = |layout: &PlaneLayout| PlaneLayout { width: 64, height: 8, ..*layout };
     let layouts: Vec<PlaneLayout> = layouts.iter().map(small).collect();
-    let engine = CudaEngine::with_kernels(0, image, PassStrategy::Best).expect("a CUDA device");
+    let engine = CudaEngine::with_image(0, image).expect("a CUDA device");
     let mut engine = Engine::with_cuda(engine);
     let bytes = 64 * 8 * 8;
     let (src, mut dst) = (noise(bytes), vec![vec![0; bytes]; layouts.len()]);

@@ -4,7 +4,7 @@
 use gst_video::{VideoFormat, VideoInfo};
 use gstcudagaussblur::cuda::driver::device::Device;
 use gstcudagaussblur::cuda::driver::{DeviceMemory, Stream};
-use gstcudagaussblur::cuda::{CudaEngine, Image, PassStrategy};
+use gstcudagaussblur::cuda::{CudaEngine, Image};
 use gstcudagaussblur::element::format::formats;
 use gstcudagaussblur::engine::Engine;
 use gstcudagaussblur::filter::BlurParams;
@@ -30,9 +30,7 @@ const BLURS: [(f64, u32); 7] = [(2.5, 15), (5.2, 31), (10.5, 63), (3.5, 0), (7.0
 
 /// Prints the tables.
 pub fn tables(device: &Device) -> Outcome<()> {
-    let engine = |image| {
-        Ok::<_, Box<dyn std::error::Error>>(CudaEngine::with_kernels(0, image, PassStrategy::Best)?.without_jit())
-    };
+    let engine = |image| Ok::<_, Box<dyn std::error::Error>>(CudaEngine::with_image(0, image)?.without_jit());
     let engines = [engine(Image::Portable)?, engine(Image::Best)?];
     println!("\n3840x2160 in device memory, µs: from PTX (machine code)\n");
     let names = BLURS.map(|(sigma, size)| if size == 0 { format!("sigma={sigma}") } else { format!("k={size}") });

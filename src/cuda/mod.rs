@@ -26,9 +26,9 @@ use driver::Stream;
 use driver::device::{Device, ExternalContext};
 pub use error::{CudaError, Memory, Status};
 pub use jit::JitStatus;
+use kernels::abi::KernelSet;
 pub use kernels::lower::DevicePlanes;
 pub use kernels::prebuilt::Image;
-pub use kernels::strategy::PassStrategy;
 pub use kernels::tiles::TILES;
 use pipeline::Pipeline;
 pub use pipeline::{Enqueued, PromisedFrames, Submission, SubmitError, SubmittedFrame, Times};
@@ -52,27 +52,32 @@ pub struct CudaEngine {
 impl CudaEngine {
     /// On the device with this number.
     pub fn new(id: u32) -> Result<Self, CudaError> {
-        Self::with_kernels(id, Image::Best, PassStrategy::Best)
+        Self::with_image(id, Image::Best)
     }
 
-    /// With the prebuilt kernels of this image in these passes, and with specialised ones only if these are the best. The output
-    /// is the same.
-    pub fn with_kernels(id: u32, image: Image, strategy: PassStrategy) -> Result<Self, CudaError> {
-        Self::on(process::open(id)?, image, strategy)
+    /// With the prebuilt kernels of this image. The output is the same.
+    pub fn with_image(id: u32, image: Image) -> Result<Self, CudaError> {
+        Self::on(process::open(id)?, image)
     }
 
     /// In an external context.
     pub fn within(context: ExternalContext) -> Result<Self, CudaError> {
-        Self::on(process::adopt(context)?, Image::Best, PassStrategy::Best)
+        Self::on(process::adopt(context)?, Image::Best)
     }
 
-    fn on(shared: Arc<SharedDevice>, image: Image, strategy: PassStrategy) -> Result<Self, CudaError> {
-        let selector = KernelSelector::new(shared, image, strategy)?;
+    fn on(shared: Arc<SharedDevice>, image: Image) -> Result<Self, CudaError> {
+        let selector = KernelSelector::new(shared, image)?;
         let pipeline = {
             let _current = selector.device().enter()?;
             ManuallyDrop::new(Pipeline::new(&selector.shared)?)
         };
         Ok(Self { selector, is_specialised: false, pipeline, _guard: EngineGuard::enter() })
+    }
+
+    /// With the kernels for CUDA cores only. The output is the same.
+    pub fn on_cuda_cores(mut self) -> Self {
+        self.selector.kernel_set = KernelSet::CudaCores;
+        self
     }
 
     /// With the prebuilt kernels only.

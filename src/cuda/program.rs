@@ -14,7 +14,6 @@ use super::kernels::launch::Launch;
 use super::kernels::lower::{DevicePlanes, Lowering, PlaneCopy, Step};
 use super::kernels::possible;
 use super::kernels::prebuilt::{Image, LoadedKernels, PrebuiltKernels};
-use super::kernels::strategy::{self, BlurKernels, PassStrategy};
 use super::kernels::tensor_direct::DirectKernel;
 use super::shared_device::SharedDevice;
 use crate::filter::cover::Softness;
@@ -153,19 +152,19 @@ pub struct KernelSelector {
     image: Image,
     /// The prebuilt kernels.
     pub prebuilt: Arc<PrebuiltKernels>,
-    /// Which passes the prebuilt kernels are chosen by.
-    pub strategy: PassStrategy,
+    /// Which of them plans are lowered for.
+    pub kernel_set: KernelSet,
     /// The specialised kernels that the engine waits for; `None` if it uses the prebuilt kernels only.
     pub request: Option<JitRequest>,
 }
 
 impl KernelSelector {
-    /// Prebuilt kernels of an image, and specialised ones if the strategy is not chosen by hand.
-    pub fn new(shared: Arc<SharedDevice>, image: Image, strategy: PassStrategy) -> Result<Self, CudaError> {
+    /// The prebuilt kernels of an image, and specialised ones.
+    pub fn new(shared: Arc<SharedDevice>, image: Image) -> Result<Self, CudaError> {
         let prebuilt = Arc::clone(shared.prebuilt(image)?);
-        let new = || JitRequest::new(Arc::clone(&shared.jit), Arc::clone(&prebuilt));
-        let request = (strategy == PassStrategy::Best).then(new);
-        Ok(Self { shared, image, prebuilt, strategy, request })
+        let request = Some(JitRequest::new(Arc::clone(&shared.jit), Arc::clone(&prebuilt)));
+        let kernel_set = prebuilt.images.kernel_set();
+        Ok(Self { shared, image, prebuilt, kernel_set, request })
     }
 
     /// The device.
@@ -175,8 +174,7 @@ impl KernelSelector {
 
     /// Whether kernels for tensor cores are compiled in the background, while those for CUDA cores serve.
     fn compiles_parts(&self) -> bool {
-        let images = &self.prebuilt.images;
-        images.is_portable() && images.kernel_set() == KernelSet::TensorCores && self.request.is_some()
+        self.prebuilt.images.is_portable() && self.kernel_set == KernelSet::TensorCores && self.request.is_some()
     }
 
     /// The parts of these kernels that are compiled in the background and not ready, each once.
@@ -195,12 +193,11 @@ impl KernelSelector {
     /// a load, and requests those that are compiled in the background. Returns the parts that could not be loaded, which are tried
     /// again when a frame needs them, and why.
     pub fn prepare(&mut self, layouts: &[PlaneLayout]) -> Vec<(Part, CudaError)> {
-        let (strategy, kernel_set) = (self.strategy, self.prebuilt.images.kernel_set());
         if !self.compiles_parts() {
-            return self.prebuilt.load(&possible::kernels(layouts, kernel_set, strategy));
+            return self.prebuilt.load(&possible::kernels(layouts, self.kernel_set));
         }
-        let failed = self.prebuilt.load(&possible::kernels(layouts, KernelSet::CudaCores, strategy));
-        let missing = self.missing_parts(possible::kernels(layouts, kernel_set, strategy));
+        let failed = self.prebuilt.load(&possible::kernels(layouts, KernelSet::CudaCores));
+        let missing = self.missing_parts(possible::kernels(layouts, self.kernel_set));
         if let Some(request) = &mut self.request {
             request.prepare(missing.into_iter());
         }
@@ -213,10 +210,10 @@ impl KernelSelector {
         let Target { job, soft, parts, planes, workspace } = target;
         let (limits, is_cover) = (self.device().limits(), job.accesses.is_some());
         let mut program = Program { is_cover, blurs: job.plan.blurs(), ..Program::default() };
-        let mut lowering = Lowering::new(job, soft, self.prebuilt.images.kernel_set());
+        let mut lowering = Lowering::new(job, soft, self.kernel_set);
         if self.compiles_parts() {
-            let mut choose = |batch: &[Entry]| strategy::prebuilt(batch, self.strategy);
-            let lowered = parts.iter().map(|parts| lowering.lower(parts, planes, workspace, limits, &mut choose));
+            let choose = &mut DirectKernel::prebuilt;
+            let lowered = parts.iter().map(|parts| lowering.lower(parts, planes, workspace, limits, choose));
             program.keys = self.missing_parts(lowered.flat_map(|lowered| lowered.kernels().collect::<Vec<_>>()));
             if !program.keys.is_empty() {
                 lowering = Lowering::new(job, soft, KernelSet::CudaCores);
@@ -229,11 +226,11 @@ impl KernelSelector {
             program.keys.extend(new_key);
             let Some((kernel, compiled)) = special.and_then(|kernel| Some((kernel, self.shared.jit.get(kernel)?)))
             else {
-                return strategy::prebuilt(batch, self.strategy);
+                return DirectKernel::prebuilt(batch);
             };
             program.compiled.extend(new_key);
             ready.push((kernel, compiled));
-            BlurKernels::Direct(kernel)
+            Some(kernel)
         };
         let lowered: Vec<_> =
             parts.iter().map(|parts| lowering.lower(parts, planes, workspace, limits, &mut choose)).collect();

@@ -12,7 +12,7 @@ use crate::common::fake_driver::{FakeDriver, ILLEGAL_ADDRESS};
 use crate::common::pictures::{Picture, kinds, rect, resized};
 use gstcudagaussblur::cpu::CpuEngine;
 use gstcudagaussblur::cuda::transfer::schedule::Schedule;
-use gstcudagaussblur::cuda::{CudaEngine, Image, PassStrategy, TILES};
+use gstcudagaussblur::cuda::{CudaEngine, Image, TILES};
 use gstcudagaussblur::engine::{Cover, Engine, EngineError, Hide};
 use gstcudagaussblur::filter::BlurParams;
 use gstcudagaussblur::filter::byte_rect::ByteRect;
@@ -37,7 +37,7 @@ fn covers_have_the_bytes_of_the_cpu_engine() {
     let every = |step| kinds().into_iter().step_by(step).collect::<Vec<_>>();
     check_kinds(&mut engine(), &every(1), &[[53, 31], [40, 22], [67, 18]], &[1.5, 2.5, 4.0], all_covers);
     for image in [Image::Best, Image::Portable] {
-        let mut engine = Engine::with_cuda(CudaEngine::with_kernels(0, image, PassStrategy::Best).unwrap());
+        let mut engine = Engine::with_cuda(CudaEngine::with_image(0, image).unwrap());
         check_kinds(&mut engine, &every(5), &[[203, 94]], &[5.0, 9.0], all_covers);
     }
     // So wide or high that the nodes of weights are several samples apart.

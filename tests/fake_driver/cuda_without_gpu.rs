@@ -8,7 +8,7 @@ use crate::common::pipes;
 use crate::common::video::{self, Blur, buffer, info, picture};
 use gst::prelude::*;
 use gst_video::VideoFormat::{Gray8, Rgb, Rgba};
-use gstcudagaussblur::cuda::{CudaEngine, Image, PassStrategy};
+use gstcudagaussblur::cuda::CudaEngine;
 use gstcudagaussblur::engine::Engine;
 use gstcudagaussblur::filter::frame::PlaneLayout;
 
@@ -40,24 +40,25 @@ fn cuda_output_matches_the_oracle_and_is_counted_in_stats() {
     }
 }
 
-/// The smaller cases of the case table (a coroutine plays each CUDA thread), with every pass strategy and number of
+/// The smaller cases of the case table (a coroutine plays each CUDA thread), with all kernels and with those for CUDA cores, in every number of
 /// bands; with `CUDAGAUSSBLUR_CASE`, all cases that it selects.
 #[test]
-fn engine_matches_the_oracle_for_every_pass_strategy_and_band_count() {
+fn engine_matches_the_oracle_on_either_cores_in_every_number_of_bands() {
     let _driver = FakeDriver::new();
     let samples = |layout: &PlaneLayout| layout.row_samples() * layout.height as usize;
     let small = |case: &&cases::Case| case.planes.iter().map(samples).sum::<usize>() < 3000;
     let cases = cases::all();
-    let ways = [(PassStrategy::Best, 0), (PassStrategy::Split, 7)];
-    for ((passes, offset), bands) in ways.into_iter().flat_map(|way| [1, 2, 5].map(|bands| (way, bands))) {
-        let engine = CudaEngine::with_kernels(0, Image::Best, passes).unwrap();
+    let cores = [(false, 0), (true, 7)];
+    for ((on_cuda_cores, offset), bands) in cores.into_iter().flat_map(|cores| [1, 2, 5].map(|bands| (cores, bands))) {
+        let engine = CudaEngine::new(0).unwrap();
+        let engine = if on_cuda_cores { engine.on_cuda_cores() } else { engine };
         let mut engine = Engine::with_cuda(engine.with_bands(bands));
         let chosen: Vec<_> = match cases::selection() {
             Some(_) => cases.iter().collect(),
             None => cases.iter().filter(small).skip(offset + bands).step_by(21).collect(),
         };
         let bytes: usize = chosen.iter().map(|case| case.check_engine(&mut engine)).sum();
-        println!("{passes:?}, {bands} bands: {} cases, {bytes} bytes, 0 differ", chosen.len());
+        println!("CUDA cores alone: {on_cuda_cores}, {bands} bands: {} cases, {bytes} bytes, 0 differ", chosen.len());
         cases::assert_enough(chosen.len(), 21);
     }
 }

@@ -10,7 +10,7 @@ use crate::common::pictures::{self, resized};
 use crate::common::stream::{Stream, ms};
 use crate::common::video::{self, Blur, FRAME, blurred, buffer, info, picture, read};
 use gst_video::VideoFormat::{Gray8, Rgba};
-use gstcudagaussblur::cuda::{CudaEngine, Image, PassStrategy};
+use gstcudagaussblur::cuda::{CudaEngine, Image};
 use gstcudagaussblur::engine::{Engine, Stats};
 use gstcudagaussblur::filter::BlurParams;
 use gstcudagaussblur::filter::frame::PlaneLayout;
@@ -273,7 +273,7 @@ fn streams_of_others_are_kept_in_order() {
 fn programs_serve_only_frames_that_need_the_same() {
     let _machine = FakeDriver::new();
     let kinds = pictures::kinds();
-    let engine = |image| CudaEngine::with_kernels(0, image, PassStrategy::Best).unwrap();
+    let engine = |image| CudaEngine::with_image(0, image).unwrap();
     for engine in [engine(Image::Best), engine(Image::Portable), engine(Image::Best).with_bands(3)] {
         let mut engine = Engine::with_cuda(engine);
         let mut noise = Noise(3);

@@ -159,3 +159,255 @@ pub(super) fn slot_taps<'a>(batch: &[Entry<'a>]) -> Vec<[&'a Taps; 2]> {
 pub(super) fn slot_of(batch: &[Entry], entry: &Entry) -> u32 {
     slots(batch).iter().position(|taps| Some(*taps) == entry.taps()).unwrap_or(0) as u32
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cuda::driver::device::DeviceLimits;
+    use crate::cuda::kernels::axis;
+    use crate::cuda::kernels::images::Kernel;
+    use crate::cuda::kernels::launch::{Args, Launch};
+    use crate::cuda::kernels::tensor_direct::DirectKernel;
+    use crate::filter::BlurParams;
+    use crate::filter::frame::SampleLayout;
+    use crate::filter::plan::Plan;
+
+    const H200: DeviceLimits = DeviceLimits { multiprocessors: 132, shared_bytes: 227 << 10 };
+    const TURING: DeviceLimits = DeviceLimits { multiprocessors: 30, shared_bytes: 64 << 10 };
+
+    fn layout(channels: u8, depth: u8) -> PlaneLayout {
+        PlaneLayout::new(1920, 1080, channels, depth)
+    }
+
+    fn blur_of(size: u32, layout: PlaneLayout) -> Operation {
+        // With a smaller sigma the farthest taps of the largest sizes are 0.
+        let sigma = if size > 600 { 1024.0 } else { f64::from(size) / 6.0 };
+        let params = BlurParams::new(sigma, size).unwrap();
+        Plan::new(params.into(), &[layout]).operations()[0].clone()
+    }
+
+    fn entry(operation: &Operation, kernels: EntryKernels) -> Entry<'_> {
+        let layout = operation.source().field.layout;
+        let plane = EntryPlane { layout, memory: DevicePlane { address: 0, pitch: 1 << 20, len: usize::MAX } };
+        let rect = Rect::new(0, 0, layout.width, layout.height).unwrap();
+        let transparent = DevicePlane::default();
+        Entry { operation, rect, source: plane, destination: plane, kernels, alpha: None, transparent }
+    }
+
+    /// For CUDA cores.
+    fn on_cuda_cores(operation: &Operation) -> Entry<'_> {
+        entry(operation, EntryKernels::CudaCores)
+    }
+
+    /// For either kind of cores.
+    fn on_any(operation: &Operation) -> Entry<'_> {
+        entry(operation, EntryKernels::Any)
+    }
+
+    /// The launches of the prebuilt kernels for a batch, and the bytes of device memory between them.
+    fn prebuilt(batch: &[Entry], limits: DeviceLimits) -> (Vec<Launch>, usize) {
+        match DirectKernel::prebuilt(batch) {
+            Some(kernel) => (vec![kernel.launch(batch, limits)], 0),
+            None => (axis::direct_launches(batch, 0).into(), axis::direct_bytes(batch)),
+        }
+    }
+
+    /// Every pixel family.
+    fn layouts() -> Vec<PlaneLayout> {
+        let mut layouts: Vec<_> = (1..=4).flat_map(|channels| [layout(channels, 8), layout(channels, 16)]).collect();
+        layouts.push(PlaneLayout { sample_layout: SampleLayout::Packed1010102, ..layout(4, 10) });
+        layouts.extend(
+            [8, 16].map(|depth| PlaneLayout { sample_layout: SampleLayout::Yuv422 { luma: 0 }, ..layout(4, depth) }),
+        );
+        layouts
+    }
+
+    /// From Turing on a block may have 64 KiB of shared memory, before it 48 KiB; no radius may need more.
+    #[test]
+    fn every_radius_fits_into_the_shared_memory_of_old_devices() {
+        for size in (1..=801).step_by(8) {
+            for layout in layouts() {
+                let blur = blur_of(size, layout);
+                for (kernels, limit) in [(EntryKernels::Any, 64 << 10), (EntryKernels::CudaCores, 48 << 10)] {
+                    let batch = [entry(&blur, kernels)];
+                    for launch in prebuilt(&batch, TURING).0 {
+                        let bytes = launch.grid.shared_bytes;
+                        assert!(bytes <= limit, "{layout:?} {size}: {:?} {bytes}", launch.kernel);
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn cuda_cores_have_two_passes_and_no_compiled_kernels() {
+        for size in [1, 7, 49, 51, 127, 801] {
+            for layout in layouts() {
+                let blur = blur_of(size, layout);
+                let batch = [on_cuda_cores(&blur)];
+                assert_eq!(DirectKernel::prebuilt(&batch), None);
+                assert_eq!(DirectKernel::compiled(&batch, H200), None, "kernel-size={size}");
+                assert!(axis::direct_bytes(&batch) > 0);
+            }
+        }
+    }
+
+    #[test]
+    fn tensor_cores_blur_up_to_their_largest_radius() {
+        let kernels = |layout: PlaneLayout, size: u32| {
+            let blur = blur_of(size, layout);
+            let (launches, bytes) = prebuilt(&[on_any(&blur)], H200);
+            (launches.iter().map(|launch| launch.kernel).collect::<Vec<_>>(), bytes)
+        };
+        let direct = |family, radius| (vec![Kernel::tensor_direct(family, radius)], 0);
+        let yuv422 = PlaneLayout { sample_layout: SampleLayout::Yuv422 { luma: 0 }, ..layout(4, 8) };
+        let packed1010102 = PlaneLayout { sample_layout: SampleLayout::Packed1010102, ..layout(4, 10) };
+        for (layout, family) in [
+            (layout(1, 8), PixelFamily::U8C12),
+            (layout(2, 8), PixelFamily::U8C12),
+            (layout(3, 8), PixelFamily::U8C3),
+            (layout(4, 8), PixelFamily::U8C4),
+            (layout(1, 10), PixelFamily::U16C12),
+            (layout(2, 16), PixelFamily::U16C12),
+            (layout(4, 16), PixelFamily::U16C4),
+            (yuv422, PixelFamily::Yuv422),
+            (packed1010102, PixelFamily::Packed1010102),
+        ] {
+            for (size, radius) in
+                [(3, "short"), (17, "short"), (19, "medium"), (33, "medium"), (35, "long"), (63, "long")]
+            {
+                assert_eq!(kernels(layout, size), direct(family, radius), "{layout:?}, {size} taps");
+            }
+            // A single tap has more than two bytes.
+            for size in [1, 65] {
+                let (kernels, between) = kernels(layout, size);
+                assert_eq!((kernels, between > 0), (vec![Kernel::ROWS, Kernel::COLUMNS], true));
+            }
+        }
+        // A plane that leaves most of a device idle has the shortest segments.
+        let small = PlaneLayout::new(160, 90, 4, 8);
+        let blur_of_small = blur_of(7, small);
+        let (launches, _) = prebuilt(&[on_any(&blur_of_small)], H200);
+        let Args::Tensor(args) = launches[0].args else { unreachable!() };
+        assert_eq!(args.planes[0].segment_rows, 16);
+        // A plane without such a kernel does not take others off the tensor cores.
+        let (some, none) = (blur_of(7, layout(1, 8)), blur_of(1, layout(1, 8)));
+        assert_eq!(blur_batches([&some, &none, &some].map(on_any)).iter().map(Vec::len).collect::<Vec<_>>(), [1, 1, 1]);
+        // The small planes of RGB and packed 4:2:2 of more than 8 bits have no such kernel.
+        let deep = PlaneLayout { sample_layout: SampleLayout::Yuv422 { luma: 0 }, ..layout(4, 10) };
+        assert_eq!(kernels(deep, 15).0, [Kernel::ROWS, Kernel::COLUMNS]);
+        assert_eq!(kernels(layout(3, 16), 15).0, [Kernel::ROWS, Kernel::COLUMNS]);
+    }
+
+    /// The radii that gain from a compiled kernel, on devices of 64, 99 and 227 KiB of shared memory, and their windows.
+    #[test]
+    fn tensor_core_kernels_are_compiled_where_they_gain() {
+        let yuv422 = PlaneLayout { sample_layout: SampleLayout::Yuv422 { luma: 0 }, ..layout(4, 8) };
+        let packed1010102 = PlaneLayout { sample_layout: SampleLayout::Packed1010102, ..layout(4, 10) };
+        let few = |last| [17..=24, 32..=last];
+        let from = |first, last| [first..=last, first..=last];
+        for (layout, ranges) in [
+            (layout(1, 8), [few(63), few(63), few(63)]),
+            (layout(2, 8), [few(56), few(63), few(63)]),
+            (layout(3, 8), [few(56), few(63), few(63)]),
+            (layout(4, 8), [few(48), few(63), few(63)]),
+            (layout(1, 16), [few(56), few(63), few(63)]),
+            (layout(2, 10), [few(48), few(63), few(63)]),
+            (layout(4, 16), [few(32), few(48), few(63)]),
+            (yuv422, [from(32, 32), from(32, 63), from(32, 63)]),
+            (packed1010102, [from(1, 48), from(1, 63), from(1, 63)]),
+        ] {
+            for (kib, ranges) in [64, 99, 227].into_iter().zip(ranges) {
+                let limits = DeviceLimits { multiprocessors: 132, shared_bytes: kib << 10 };
+                for radius in 0..=400 {
+                    let blur = blur_of(2 * radius + 1, layout);
+                    let batch = [on_any(&blur)];
+                    let gains = ranges.iter().any(|range| range.contains(&radius));
+                    let specialisation = DirectKernel::compiled(&batch, limits);
+                    assert_eq!(specialisation.is_some(), gains, "{layout:?}, radius {radius}, {kib} KiB");
+                    let Some(specialisation) = specialisation else { continue };
+                    let definitions = specialisation.definitions();
+                    let tiles = definitions.iter().find_map(|it| it.strip_prefix("BLUR_TENSOR_DIRECT_TILES="));
+                    assert_eq!(tiles, Some(&*(radius.div_ceil(8) + 1).to_string()));
+                    let launch = specialisation.launch(&batch, limits);
+                    assert!(launch.grid.shared_bytes <= limits.shared_bytes && launch.grid.blocks > 0);
+                    let Args::Tensor(args) = &launch.args else { panic!("for tensor cores") };
+                    let at = |i: usize| batch[0].taps().unwrap().rows.at(i) as u16;
+                    assert_eq!(args.taps[0][0], std::array::from_fn(at));
+                    assert_eq!(args.far_taps[0][0], std::array::from_fn(|i| at(i + TENSOR_TAPS as usize)));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_compiled_kernel_has_planes_of_one_number_of_channels() {
+        let [one, two] = [1, 2].map(|channels| layout(channels, 8));
+        let [far, near, farther, farthest] = [127, 49, 253, 301].map(|size| blur_of(size, one));
+        let [far_two, near_two, farther_two] = [127, 49, 253].map(|size| blur_of(size, two));
+        let counts = |blurs: &[&Operation]| -> Vec<(usize, bool)> {
+            let count = |batch: &Vec<Entry>| (batch.len(), DirectKernel::compiled(batch, H200).is_some());
+            blur_batches(blurs.iter().map(|blur| on_any(blur))).iter().map(count).collect()
+        };
+        assert_eq!(counts(&[&far, &far_two]), [(1, true), (1, true)]);
+        assert_eq!(counts(&[&far, &far]), [(2, true)]);
+        // Kernels that cannot be compiled for both, or for any, do not keep planes apart.
+        assert_eq!(counts(&[&farther, &far, &far]), [(1, false), (2, true)]);
+        assert_eq!(counts(&[&farthest, &farther_two]), [(2, false)]);
+        // The prebuilt kernel takes both in one launch.
+        assert_eq!(counts(&[&near, &near_two]), [(2, false)]);
+        assert_eq!(counts(&[&near, &near]), [(2, true)]);
+    }
+
+    #[test]
+    fn the_rows_pass_of_a_band_writes_its_halo_too() {
+        let blur = blur_of(101, layout(1, 8));
+        let rect = Rect::new(0, 500, 1920, 100).unwrap();
+        let band = Entry { rect, ..on_cuda_cores(&blur) };
+        let [rows, columns] = axis::direct_launches(&[band], 0);
+        let (Args::Rows(rows), Args::Columns(columns)) = (rows.args, columns.args) else { panic!("rows and columns") };
+        let (rows, columns) = (rows.planes[0], columns.planes[0]);
+        let radius = band.taps().unwrap().columns.radius() as u32;
+        assert_eq!([rows.row_begin, rows.row_end], [500 - radius, 600 + radius]);
+        assert_eq!([columns.row_begin, columns.row_end], [500, 600]);
+    }
+
+    #[test]
+    fn planes_of_a_family_share_a_launch() {
+        let halved = |layout: PlaneLayout| PlaneLayout { sigma_scale: [0.5; 2], ..layout };
+        let [luma, planar] = [layout(1, 8), halved(layout(1, 8))].map(|layout| blur_of(31, layout));
+        let [wide_pair, chroma, deep] =
+            [layout(2, 8), halved(layout(2, 8)), layout(1, 16)].map(|layout| blur_of(31, layout));
+        let none = blur_of(1, layout(1, 8));
+        let of = |blurs: &[&Operation]| -> Vec<usize> {
+            blur_batches(blurs.iter().map(|blur| on_cuda_cores(blur))).iter().map(Vec::len).collect()
+        };
+        assert_eq!(of(&[&luma, &chroma]), [2]);
+        assert_eq!(of(&[&luma, &planar, &planar, &luma]), [4]);
+        // A third pair of radii, other samples, a ninth plane.
+        assert_eq!(of(&[&luma, &planar, &none]), [2, 1]);
+        assert_eq!(of(&[&luma, &deep]), [1, 1]);
+        assert_eq!(of(&[&luma; 9]), [8, 1]);
+        // Planes with the same taps share a slot, whatever their channels.
+        let both = blur_batches([&luma, &wide_pair, &planar].map(on_cuda_cores));
+        assert_eq!((both.len(), slots(&both[0]).len()), (1, 2));
+    }
+
+    #[test]
+    fn blocks_of_planes_follow_each_other() {
+        let (luma, chroma) = (layout(1, 8), PlaneLayout { width: 960, height: 540, ..layout(2, 8) });
+        let [luma, chroma] = [luma, chroma].map(|layout| blur_of(7, layout));
+        let all = blur_batches([&luma, &chroma].map(on_cuda_cores)).remove(0);
+        let [rows, columns] = axis::direct_launches(&all, 0);
+        let (Args::Rows(of_rows), Args::Columns(of_columns)) = (rows.args, columns.args) else {
+            panic!("rows and columns")
+        };
+        for (firsts, blocks) in [
+            (of_rows.planes.map(|plane| plane.first_block), rows.grid.blocks),
+            (of_columns.planes.map(|plane| plane.first_block), columns.grid.blocks),
+        ] {
+            assert!(firsts[0] == 0 && firsts[1] > 0 && firsts[1] < blocks, "{firsts:?}");
+            assert_eq!(firsts[2..], [u32::MAX; PLANES as usize - 2]);
+        }
+    }
+}

@@ -10,7 +10,6 @@ use super::images::Kernel;
 use super::launch::Launch;
 use super::mosaic::{self, MosaicCells};
 use super::soft::{self, MixPlanes, Nodes, SoftStep};
-use super::strategy::BlurKernels;
 use super::temporaries::{TemporaryMemory, is_composed, plane_of, plane_uses};
 use super::tensor_direct::DirectKernel;
 use super::tensor_wide;
@@ -128,15 +127,15 @@ impl<'a> Lowering<'a> {
 
     /// Lowers parts for these planes, with the temporaries from address `workspace` on, which is aligned to
     /// [`WORKSPACE_ALIGNMENT`](super::abi::WORKSPACE_ALIGNMENT); the nodes of the weights are at its beginning, those of the
-    /// cover first. Rectangles consist of whole [tiles](super::tiles::TILES). `choose` says which kernels blur a batch in the direct
-    /// form.
+    /// cover first. Rectangles consist of whole [tiles](super::tiles::TILES). `choose` says which kernel for tensor cores
+    /// blurs a batch in the direct form; without one, rows and columns are blurred one after the other.
     pub fn lower(
         &self,
         parts: &Parts,
         planes: &DevicePlanes,
         workspace: u64,
         limits: DeviceLimits,
-        choose: &mut dyn FnMut(&[Entry<'a>]) -> BlurKernels,
+        choose: &mut dyn FnMut(&[Entry<'a>]) -> Option<DirectKernel>,
     ) -> Lowered {
         let buffers = Buffers { lowering: self, planes, workspace };
         let operations = self.plan.operations().iter().zip(parts).filter(|(_, rects)| !rects.is_empty());
@@ -327,7 +326,7 @@ impl<'a> Buffers<'a, '_> {
         &self,
         stage: &[PartOf<'a, '_>],
         limits: DeviceLimits,
-        choose: &mut dyn FnMut(&[Entry<'a>]) -> BlurKernels,
+        choose: &mut dyn FnMut(&[Entry<'a>]) -> Option<DirectKernel>,
     ) -> (Vec<Step<Option<DirectKernel>>>, usize) {
         let mut steps = Vec::new();
         let (mut wide, mut levels, mut blurs) = (Vec::new(), Vec::new(), Vec::new());
@@ -364,10 +363,13 @@ impl<'a> Buffers<'a, '_> {
             steps.extend(axis::level_launches(&batch, intermediate).into_iter().map(prebuilt));
         }
         for batch in entry::blur_batches(blurs) {
-            let kernels = choose(&batch);
-            bytes = bytes.max(kernels.bytes(&batch));
-            let launches = kernels.launches(&batch, intermediate, limits).into_iter();
-            steps.extend(launches.map(|launch| Step::Launch(kernels.compiled(), Box::new(launch))));
+            if let Some(kernel) = choose(&batch) {
+                let compiled = Some(kernel).filter(DirectKernel::is_compiled);
+                steps.push(Step::Launch(compiled, Box::new(kernel.launch(&batch, limits))));
+            } else {
+                bytes = bytes.max(axis::direct_bytes(&batch));
+                steps.extend(axis::direct_launches(&batch, intermediate).map(prebuilt));
+            }
         }
         (steps, bytes)
     }

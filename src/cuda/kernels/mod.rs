@@ -21,7 +21,6 @@ pub mod possible;
 pub mod prebuilt;
 mod ptx;
 pub mod soft;
-pub mod strategy;
 mod temporaries;
 pub mod tensor_direct;
 pub mod tensor_wide;

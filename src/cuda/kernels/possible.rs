@@ -4,10 +4,9 @@
 use std::sync::Arc;
 
 use super::abi::KernelSet;
-use super::entry::Entry;
 use super::images::Kernel;
 use super::lower::{DevicePlanes, Lowering};
-use super::strategy::{self, PassStrategy};
+use super::tensor_direct::DirectKernel;
 use crate::cuda::driver::device::DeviceLimits;
 use crate::filter::frame::PlaneLayout;
 use crate::filter::parts::Job;
@@ -42,7 +41,7 @@ const SELECTIONS: [(Selection, AlphaMode); 4] = [
 ];
 
 /// The kernels for frames of these planes, each once: of every blur, and of every cover of regions.
-pub fn kernels(layouts: &[PlaneLayout], kernel_set: KernelSet, passes: PassStrategy) -> Vec<Kernel> {
+pub fn kernels(layouts: &[PlaneLayout], kernel_set: KernelSet) -> Vec<Kernel> {
     let planes = DevicePlanes::nowhere(layouts.len());
     let mut kernels = vec![Kernel::COVER, Kernel::MOSAIC_SUMS, Kernel::MOSAIC_WRITE];
     kernels.extend([Kernel::SOFT_CELLS, Kernel::SOFT_SPREAD, Kernel::SOFT_MIX]);
@@ -52,9 +51,8 @@ pub fn kernels(layouts: &[PlaneLayout], kernel_set: KernelSet, passes: PassStrat
         let job = Job::frame(Arc::new(plan));
         // The kernels are the same on every device.
         let limits = DeviceLimits { multiprocessors: 1, shared_bytes: 0 };
-        let mut choose = |batch: &[Entry]| strategy::prebuilt(batch, passes);
         let lowering = Lowering::new(&job, None, kernel_set);
-        for kernel in lowering.lower(&job.parts, &planes, 0, limits, &mut choose).kernels() {
+        for kernel in lowering.lower(&job.parts, &planes, 0, limits, &mut DirectKernel::prebuilt).kernels() {
             if !kernels.contains(&kernel) {
                 kernels.push(kernel);
             }
