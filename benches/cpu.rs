@@ -4,6 +4,9 @@
 #[path = "../tests/common/oracle.rs"]
 mod oracle;
 
+#[path = "../tests/common/borrowed.rs"]
+mod borrowed;
+
 #[path = "common/curve.rs"]
 mod curve;
 

@@ -6,6 +6,7 @@ mod common;
 
 use std::time::{Duration, Instant};
 
+use common::Borrowing;
 use gst_video::{VideoFormat, VideoInfo};
 use gstcudagaussblur::cpu::CpuEngine;
 use gstcudagaussblur::cuda::driver::device;
@@ -83,7 +84,7 @@ fn on_the_gpu() -> Outcome<()> {
         let mut first = None;
         for (name, planes, bytes) in all(width, height) {
             let _current = device.enter()?;
-            let stream = Stream::new(0)?;
+            let stream = Stream::new(&device)?;
             let frame_bytes = device_planes(&planes, 0, 256).1;
             let frame = |_| Ok([DeviceMemory::new(frame_bytes, &stream)?, DeviceMemory::new(frame_bytes, &stream)?]);
             let frames = (0..BUFFERS).map(frame).collect::<Outcome<Vec<_>>>()?;

@@ -112,7 +112,7 @@ fn curve<O: Into<Options>>(
 ) -> Outcome<[f64; SIGMAS.len()]> {
     let device = engine.device().clone();
     let _current = device.enter()?;
-    let stream = Stream::new(0)?;
+    let stream = Stream::new(&device)?;
     let bytes = device_planes(planes, 0, 256).1;
     let frame = |_| Ok([DeviceMemory::new(bytes, &stream)?, DeviceMemory::new(bytes, &stream)?]);
     let frames = (0..BUFFERS).map(frame).collect::<Outcome<Vec<_>>>()?;

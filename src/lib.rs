@@ -46,6 +46,7 @@ mod filter;
 mod floats;
 mod libraries;
 mod process;
+mod recent;
 #[cfg(feature = "internals")]
 pub mod regions;
 #[cfg(not(feature = "internals"))]

@@ -3,6 +3,8 @@
 
 mod common;
 
+use std::sync::Arc;
+
 use common::Noise;
 use common::checks::{Row, run_one_by_one, trial};
 use common::fake_driver::{DRIVER, FakeDriver, LAUNCH_FAILED};
@@ -82,14 +84,14 @@ static MODEL: std::sync::OnceLock<std::path::PathBuf> = std::sync::OnceLock::new
 fn work_across_contexts() {
     let _machine = FakeDriver::with_devices(2);
     let [first, second] = [0, 1].map(|id| process::open(id).unwrap().device().clone());
-    let own = |device: &Device| {
+    let own = |device: &Arc<Device>| {
         let _current = device.enter().unwrap();
-        let stream = Stream::new(device.id()).unwrap();
+        let stream = Stream::new(device).unwrap();
         (DeviceMemory::new(16, &stream).unwrap(), stream)
     };
     let [(near, stream), (far, far_stream)] = [own(&first), own(&second)];
     let _current = first.enter().unwrap();
-    let pinned = PinnedMemory::new(16, 0).unwrap();
+    let pinned = PinnedMemory::new(16, &first).unwrap();
     for (memory, stream, status) in
         [(&near, &stream, ""), (&near, &far_stream, "INVALID_CONTEXT"), (&far, &stream, "ILLEGAL_ADDRESS")]
     {

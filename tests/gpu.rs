@@ -342,7 +342,7 @@ fn out_of_memory() {
     let mut hoard = Vec::new();
     let take_all = || {
         let _current = device.enter().unwrap();
-        let stream = Stream::new(0).unwrap();
+        let stream = Stream::new(&device).unwrap();
         let mut bytes = 64 << 30;
         while bytes >= 1 << 16 {
             match DeviceMemory::new(bytes, &stream) {
@@ -371,7 +371,7 @@ fn break_the_context() {
     );
     let device = process::open(0).unwrap().device().clone();
     let _current = device.enter().unwrap();
-    let stream = Stream::new(0).unwrap();
+    let stream = Stream::new(&device).unwrap();
     // SAFETY: whole PTX.
     let module = unsafe { Module::load(ptx.into_bytes(), &device) }.unwrap();
     let function = module.function("trap").unwrap();

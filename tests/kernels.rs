@@ -10,6 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use common::Noise;
+use common::borrowed::Borrowing;
 use common::cases::{self, Case, Content};
 use common::device_frames::{all_covers, blur};
 use common::pictures::{self, Picture};
@@ -24,7 +25,7 @@ use gstcudagaussblur::cuda::kernels::entry::Entry;
 use gstcudagaussblur::cuda::kernels::launch::{Args, Launch};
 use gstcudagaussblur::cuda::kernels::lower::{Lowered, Lowering, Step};
 use gstcudagaussblur::cuda::kernels::tensor_direct::DirectKernel;
-use gstcudagaussblur::cuda::transfer::schedule::Schedule;
+use gstcudagaussblur::cuda::transfer::schedule::{Division, Schedule};
 use gstcudagaussblur::cuda::{DevicePlanes, TILES};
 use gstcudagaussblur::engine::{Cover, Engine, Softness};
 use gstcudagaussblur::filter::BlurParams;
@@ -361,7 +362,7 @@ impl Program {
         let planes = picture.planes.clone();
         let plan = |options| Arc::new(Plan::new(options, &planes));
         let job = Job::cover(Plan::cover(cover, &planes, plan), TILES);
-        let poisoned = poison(&mut picture, &mut expected, &Schedule::new(&job, None));
+        let poisoned = poison(&mut picture, &mut expected, &Schedule::new(&job, Division::Fastest));
         let plane = |(i, Plane { pitch, data, .. }): (usize, Plane<&[u8]>)| DevicePlane {
             address: address(i),
             pitch,

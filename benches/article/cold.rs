@@ -100,7 +100,7 @@ fn child(what: &str, image: &Path) -> Outcome<f64> {
 pub fn start(what: &str, image: &Path) -> Outcome<Duration> {
     let device = process::open(0)?.device().clone();
     let _current = device.enter()?;
-    let stream = Stream::new(0)?;
+    let stream = Stream::new(&device)?;
     let memory = Memory::new(PlaneLayout::new(400, 300, 3, 8), &stream)?;
     stream.synchronize()?;
     let image = std::fs::read(image)?;

@@ -117,7 +117,8 @@ impl Bench {
     fn open() -> Outcome<Self> {
         let device = process::open(0)?.device().clone();
         let _current = device.enter()?;
-        Ok(Self { device, nvrtc: Nvrtc::open()?, stream: Stream::new(0)? })
+        let stream = Stream::new(&device)?;
+        Ok(Self { device, nvrtc: Nvrtc::open()?, stream })
     }
 
     fn naive_image(&self, size: u32, sigma: f64, ptx: bool) -> Outcome<Vec<u8>> {

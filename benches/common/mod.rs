@@ -1,5 +1,8 @@
 //! What the GPU benches share: frames and time measurements.
 
+#[path = "../../tests/common/borrowed.rs"]
+mod borrowed;
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -11,6 +14,8 @@ use gstcudagaussblur::filter::BlurParams;
 use gstcudagaussblur::filter::frame::{Frame, FrameMut, Plane, PlaneLayout};
 use gstcudagaussblur::filter::plan::{Options, Plan};
 use gstcudagaussblur::filter::plane::DevicePlane;
+
+pub use borrowed::Borrowing;
 
 pub type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
@@ -78,8 +83,12 @@ pub fn compile_specialised(image: Image, layouts: &[PlaneLayout], options: impl 
 /// The median time of work on a stream, by events. `queue` enqueues the work and gets a sequence number. It is called
 /// twice per measurement, so that the device is still busy with the first while the second, which is measured, is
 /// enqueued.
-pub fn time_on(stream: &Stream, device: &Device, mut queue: impl FnMut(usize) -> Outcome<()>) -> Outcome<Duration> {
-    let (begin, end) = (Event::timed(device.id())?, Event::timed(device.id())?);
+pub fn time_on(
+    stream: &Stream,
+    device: &Arc<Device>,
+    mut queue: impl FnMut(usize) -> Outcome<()>,
+) -> Outcome<Duration> {
+    let (begin, end) = (Event::timed(device)?, Event::timed(device)?);
     let mut times = Vec::new();
     for turn in 0..REPETITIONS + WARM_UP {
         queue(2 * turn)?;

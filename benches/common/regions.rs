@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::borrowed::Borrowing;
 use gst::prelude::*;
 use gst_video::{VideoFormat, VideoInfo};
 use gstcudagaussblur::cpu::{CpuEngine, TILES};

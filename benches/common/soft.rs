@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use crate::borrowed::Borrowing;
 use gst_video::{VideoFormat, VideoInfo};
 use gstcudagaussblur::cpu::CpuEngine;
 use gstcudagaussblur::element::format::formats;

@@ -84,7 +84,7 @@ fn tables() -> Outcome<()> {
     Ok(())
 }
 
-fn kernels(device: &Device) -> Outcome<()> {
+fn kernels(device: &Arc<Device>) -> Outcome<()> {
     println!(
         "\nKernels, device memory to device memory, µs (median of {REPETITIONS}, {BUFFERS} frames in turn), \
          sigma = k/6\n"
@@ -107,7 +107,7 @@ fn article_sizes() -> Outcome<()> {
     Ok(())
 }
 
-fn all_waits(device: &Device) -> Outcome<()> {
+fn all_waits(device: &Arc<Device>) -> Outcome<()> {
     println!(
         "\nWaiting for a frame (upload, k=15, download; 300 frames, one every 4 ms): delay in µs from the end of the frame"
     );
@@ -142,15 +142,15 @@ fn microseconds(time: Duration) -> f64 {
     time.as_secs_f64() * 1e6
 }
 
-fn in_device_memory(device: &Device, name: &str, layout: PlaneLayout) -> Outcome<()> {
+fn in_device_memory(device: &Arc<Device>, name: &str, layout: PlaneLayout) -> Outcome<()> {
     let engine = CudaEngine::new(device.id())?.without_jit();
     let _current = device.enter()?;
-    let stream = Stream::new(device.id())?;
+    let stream = Stream::new(device)?;
     let pitch = layout.row_bytes().next_multiple_of(64);
     let bytes = pitch * layout.height as usize;
     let memory = || DeviceMemory::new(bytes, &stream);
     let frames = (0..BUFFERS).map(|_| Ok([memory()?, memory()?])).collect::<Outcome<Vec<_>>>()?;
-    let pinned = PinnedMemory::new(bytes, device.id())?;
+    let pinned = PinnedMemory::new(bytes, device)?;
     let picture = noise(bytes);
     // SAFETY: the picture, the pinned block and the device blocks all have `bytes` bytes; the stream is synchronised
     // below, before any of them is dropped or read.
@@ -236,17 +236,17 @@ enum WaitStrategy {
 }
 
 /// Measures the delay of each wait strategy and the thread's processor time.
-fn waits(device: &Device, name: &str, layout: &PlaneLayout) -> Outcome<()> {
+fn waits(device: &Arc<Device>, name: &str, layout: &PlaneLayout) -> Outcome<()> {
     let id = device.id();
     let engine = CudaEngine::new(id)?;
     let _current = device.enter()?;
-    let stream = Stream::new(id)?;
-    let (begin, end) = (Event::timed(id)?, Event::timed(id)?);
+    let stream = Stream::new(device)?;
+    let (begin, end) = (Event::timed(device)?, Event::timed(device)?);
     let blocking = result::event::create(CUevent_flags::CU_EVENT_BLOCKING_SYNC).expect("an event");
     let pitch = layout.row_bytes();
     let bytes = pitch * layout.height as usize;
     let (src, dst) = (DeviceMemory::new(bytes, &stream)?, DeviceMemory::new(bytes, &stream)?);
-    let pinned = [PinnedMemory::new(bytes, device.id())?, PinnedMemory::new(bytes, device.id())?];
+    let pinned = [PinnedMemory::new(bytes, device)?, PinnedMemory::new(bytes, device)?];
     let plan = Arc::new(Plan::new(BlurParams::new(2.5, 15)?.into(), &[*layout]));
     let plane = |memory: &DeviceMemory| vec![DevicePlane { address: memory.address(), pitch, len: bytes }];
     let planes = DevicePlanes { sources: plane(&src), destinations: plane(&dst) };

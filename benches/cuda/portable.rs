@@ -9,6 +9,7 @@ use gstcudagaussblur::element::format::formats;
 use gstcudagaussblur::engine::Engine;
 use gstcudagaussblur::filter::BlurParams;
 use gstcudagaussblur::filter::plan::{AlphaMode, Options};
+use std::sync::Arc;
 
 use crate::common::{Outcome, device_planes, layout, time_of_frame};
 use crate::{BUFFERS, microseconds, regions};
@@ -29,7 +30,7 @@ const FORMATS: [(VideoFormat, bool); 9] = [
 const BLURS: [(f64, u32); 7] = [(2.5, 15), (5.2, 31), (10.5, 63), (3.5, 0), (7.0, 0), (20.0, 0), (100.0, 0)];
 
 /// Prints the tables.
-pub fn tables(device: &Device) -> Outcome<()> {
+pub fn tables(device: &Arc<Device>) -> Outcome<()> {
     let engine = |image| Ok::<_, Box<dyn std::error::Error>>(CudaEngine::with_image(0, image)?.without_jit());
     let engines = [engine(Image::Portable)?, engine(Image::Best)?];
     println!("\n3840x2160 in device memory, µs: from PTX (machine code)\n");
@@ -41,7 +42,7 @@ pub fn tables(device: &Device) -> Outcome<()> {
         let planes = formats::planes(&info, false).expect("a format of the element");
         let alpha = if premultiply { AlphaMode::Premultiply } else { AlphaMode::Straight };
         let _current = device.enter()?;
-        let stream = Stream::new(device.id())?;
+        let stream = Stream::new(device)?;
         let bytes = device_planes(&planes, 0, 256).1;
         let frame = |_| Ok([DeviceMemory::new(bytes, &stream)?, DeviceMemory::new(bytes, &stream)?]);
         let frames = (0..BUFFERS).map(frame).collect::<Outcome<Vec<_>>>()?;

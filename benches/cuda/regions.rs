@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::common::Borrowing;
 use gstcudagaussblur::cpu::CpuEngine;
 use gstcudagaussblur::cuda::driver::device::Device;
 use gstcudagaussblur::cuda::driver::{DeviceMemory, Stream};
-use gstcudagaussblur::cuda::transfer::schedule::Schedule;
+use gstcudagaussblur::cuda::transfer::schedule::{Division, Schedule};
 use gstcudagaussblur::cuda::{CudaEngine, PinnedBytes, TILES};
 use gstcudagaussblur::engine::{BlurRegion, Cover, Engine, FrameAccess, Hide, Softness};
 use gstcudagaussblur::filter::BlurParams;
@@ -112,7 +113,7 @@ fn covers(planes: &[PlaneLayout]) -> Outcome<Vec<(String, Cover)>> {
 fn read(planes: &[PlaneLayout], cover: &Cover) -> f64 {
     let plan = |options| Arc::new(Plan::new(options, planes));
     let job = Job::cover(Plan::cover(cover, planes, plan), TILES);
-    let schedule = Schedule::new(&job, None);
+    let schedule = Schedule::new(&job, Division::Fastest);
     schedule.uploads().map(ByteRect::size).sum::<usize>() as f64
         / planes.iter().map(|layout| layout.row_bytes() * layout.height as usize).sum::<usize>() as f64
 }
@@ -140,7 +141,7 @@ unsafe impl FrameAccess for Resident<'_> {
 }
 
 /// Prints the tables.
-pub fn tables(device: &Device) -> Outcome<()> {
+pub fn tables(device: &Arc<Device>) -> Outcome<()> {
     println!(
         "\nRegions of frames in device memory, µs (median of {REPETITIONS}, {BUFFERS} frames in turn), by events\n"
     );
@@ -162,10 +163,10 @@ pub fn tables(device: &Device) -> Outcome<()> {
     Ok(())
 }
 
-fn on_device(device: &Device, name: &str, planes: &[PlaneLayout]) -> Outcome<()> {
+fn on_device(device: &Arc<Device>, name: &str, planes: &[PlaneLayout]) -> Outcome<()> {
     let mut engine = Engine::with_cuda(CudaEngine::new(device.id())?.without_jit());
     let _current = device.enter()?;
-    let stream = Stream::new(device.id())?;
+    let stream = Stream::new(device)?;
     let bytes = device_planes(planes, 0, 64).1;
     let memory = || DeviceMemory::new(bytes, &stream);
     let frames = (0..BUFFERS).map(|_| Ok([memory()?, memory()?])).collect::<Outcome<Vec<_>>>()?;

@@ -7,6 +7,7 @@ use gstcudagaussblur::cuda::{CudaEngine, Image};
 use gstcudagaussblur::element::format::formats;
 use gstcudagaussblur::filter::BlurParams;
 use gstcudagaussblur::filter::plan::{AlphaMode, Options};
+use std::sync::Arc;
 
 use crate::common::{Outcome, compile_specialised, device_planes, time_of_frame};
 use crate::{BUFFERS, microseconds};
@@ -30,7 +31,7 @@ const FORMATS: [(VideoFormat, bool); 11] = [
 
 /// A cell has the time of the prebuilt kernels, and that of the compiled ones with their ratio; nothing behind it if none are
 /// compiled.
-pub fn tables(device: &Device) -> Outcome<()> {
+pub fn tables(device: &Arc<Device>) -> Outcome<()> {
     for (width, height) in [(3840, 2160), (1920, 1080)] {
         println!("\n{width}x{height} in device memory, µs: prebuilt kernels → compiled ones (ratio); sigma = k/6\n");
         println!("| format | {} |", KERNEL_SIZES.map(|size| format!("k={size}")).join(" | "));
@@ -46,7 +47,7 @@ pub fn tables(device: &Device) -> Outcome<()> {
 }
 
 fn cell(
-    device: &Device,
+    device: &Arc<Device>,
     (format, width, height): (VideoFormat, u32, u32),
     premultiply: bool,
     size: u32,
@@ -56,7 +57,7 @@ fn cell(
     let alpha = if premultiply { AlphaMode::Premultiply } else { AlphaMode::Straight };
     let options = Options { alpha, ..BlurParams::new(f64::from(size) / 6.0, size)?.into() };
     let _current = device.enter()?;
-    let stream = Stream::new(device.id())?;
+    let stream = Stream::new(device)?;
     let bytes = device_planes(&planes, 0, 256).1;
     let frame = |_| Ok([DeviceMemory::new(bytes, &stream)?, DeviceMemory::new(bytes, &stream)?]);
     let frames = (0..BUFFERS).map(frame).collect::<Outcome<Vec<_>>>()?;

@@ -100,7 +100,7 @@ fn alone(info: &VideoInfo) -> Outcome<Duration> {
     let engine = CudaEngine::new(0)?;
     let device = engine.device();
     let _current = device.enter()?;
-    let stream = Stream::new(device.id())?;
+    let stream = Stream::new(device)?;
     let bytes = device_planes(&layouts, 0, 512).1;
     let memory = || DeviceMemory::new(bytes, &stream);
     let frames = (0..6).map(|_| Ok([memory()?, memory()?])).collect::<Outcome<Vec<_>>>()?;

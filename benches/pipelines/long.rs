@@ -371,7 +371,7 @@ impl MemoryOwner {
     fn new() -> Outcome<Self> {
         let device = process::open(0)?.device().clone();
         let _current = device.enter()?;
-        let stream = Stream::new(0)?;
+        let stream = Stream::new(&device)?;
         let mut memory = Vec::new();
         let mut bytes = 64 << 30;
         // Smaller allocations share a page of the driver's.

@@ -64,8 +64,8 @@ fn bus_rate(bytes: usize) -> Outcome<f64> {
     const FRAMES: usize = 600;
     let device = process::open(0)?.device().clone();
     let _current = device.enter()?;
-    let [up, down] = [Stream::new(0)?, Stream::new(0)?];
-    let frame = |_| Ok((PinnedMemory::new(bytes, 0)?, DeviceMemory::new(bytes, &up)?));
+    let [up, down] = [Stream::new(&device)?, Stream::new(&device)?];
+    let frame = |_| Ok((PinnedMemory::new(bytes, &device)?, DeviceMemory::new(bytes, &up)?));
     let [sources, destinations] = [(); 2].map(|()| (0..BUFFERS).map(frame).collect::<Outcome<Vec<_>>>());
     let (sources, destinations) = (sources?, destinations?);
     up.synchronize()?;

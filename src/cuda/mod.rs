@@ -9,10 +9,10 @@ pub mod kernels;
 mod pipeline;
 pub mod process;
 mod program;
+mod selector;
 pub mod shared_device;
 pub mod transfer;
 
-use std::mem::ManuallyDrop;
 use std::sync::Arc;
 
 use crate::filter::cover::Softness;
@@ -22,6 +22,7 @@ use crate::filter::picture::PictureGeometry;
 use crate::filter::plan::Plan;
 use crate::filter::weights::Weights;
 use crate::process::{Level, log};
+pub use driver::HostRegistration;
 use driver::Stream;
 use driver::device::{Device, ExternalContext};
 pub use error::{CudaError, Memory, Status};
@@ -34,17 +35,17 @@ use pipeline::Pipeline;
 pub use pipeline::{Enqueued, PromisedFrames, Submission, SubmitError, SubmittedFrame, Times};
 use process::EngineGuard;
 pub use program::Program;
-use program::{KernelSelector, Target};
+use program::Target;
+use selector::KernelSelector;
 use shared_device::SharedDevice;
-pub use transfer::{HostRegistration, PinnedBytes, PinnedSource};
+pub use transfer::{PinnedBytes, PinnedSource};
 
 /// Blurs frames on a CUDA device. Keeps its streams and the memory of its frames between frames.
 pub struct CudaEngine {
     selector: KernelSelector,
     /// Whether the last frame that was blurred was blurred by specialised kernels.
     is_specialised: bool,
-    /// Dropped with the context current.
-    pipeline: ManuallyDrop<Pipeline>,
+    pipeline: Pipeline,
     /// The last field: requests for specialised kernels are cancelled before the engine stops counting.
     _guard: EngineGuard,
 }
@@ -67,10 +68,7 @@ impl CudaEngine {
 
     fn on(shared: Arc<SharedDevice>, image: Image) -> Result<Self, CudaError> {
         let selector = KernelSelector::new(shared, image)?;
-        let pipeline = {
-            let _current = selector.device().enter()?;
-            ManuallyDrop::new(Pipeline::new(&selector.shared)?)
-        };
+        let pipeline = Pipeline::new(&selector.shared)?;
         Ok(Self { selector, is_specialised: false, pipeline, _guard: EngineGuard::enter() })
     }
 
@@ -122,8 +120,8 @@ impl CudaEngine {
         self.selector.shared.jit.status()
     }
 
-    /// Enqueues a frame. Frames are completed in the order of their submission. With `direct` the device accesses pinned memory of
-    /// the frames; otherwise all host memory goes through staging buffers. `soft` is how much of a cover shows. What covers
+    /// Enqueues a frame. Frames are completed in the order of their submission. The device accesses pinned memory of the frames; other
+    /// host memory goes through staging buffers. `soft` is how much of a cover shows. What covers
     /// parts of a frame is computed before anything is written. If source and destination of a cover are not the same memory,
     /// the source is copied too, but for planes in device memory that are covered wholly.
     ///
@@ -134,7 +132,6 @@ impl CudaEngine {
         frames: &mut PromisedFrames,
         job: &Arc<Job>,
         soft: Option<&Softness>,
-        direct: bool,
     ) -> Result<Submission, SubmitError> {
         assert!(job.plan.layouts() == frames.layouts(), "the job is for other frames");
         let are_right = |soft: &Softness| {
@@ -146,7 +143,7 @@ impl CudaEngine {
         assert!(job.accesses.is_none() || on_device[0] == on_device[1], "a cover of a frame in two kinds of memory");
         let device = Arc::clone(self.device());
         let _current = device.enter()?;
-        let submission = self.pipeline.submit(&mut self.selector, frames, job, soft, direct)?;
+        let submission = self.pipeline.submit(&mut self.selector, frames, job, soft)?;
         if let Submission::Resident(enqueued) = &submission {
             self.is_specialised = enqueued.specialised.unwrap_or(self.is_specialised);
         }
@@ -166,7 +163,7 @@ impl CudaEngine {
     pub fn program(&self, plan: &Arc<Plan>, planes: &DevicePlanes, workspace: u64) -> Result<Program, CudaError> {
         let job = Arc::new(Job::frame(Arc::clone(plan)));
         let parts = std::slice::from_ref(&job.parts);
-        self.selector.program(Target { job: &job, soft: None, parts, planes, workspace })
+        Program::new(&self.selector, Target { job: &job, soft: None, parts, planes }, workspace)
     }
 
     /// Enqueues the kernels of a program alone.
@@ -178,17 +175,6 @@ impl CudaEngine {
     pub unsafe fn enqueue(&self, stream: &Stream, program: &Program) -> Result<(), CudaError> {
         // SAFETY: planes and workspace live and are not accessed by others until the stream has done the work, as the caller
         // promises.
-        unsafe { self.selector.enqueue(stream, program, 0) }
-    }
-}
-
-impl Drop for CudaEngine {
-    fn drop(&mut self) {
-        // Freeing requires the context. If it cannot be entered, everything is leaked.
-        let device = Arc::clone(self.device());
-        if let Ok(_current) = device.enter() {
-            // SAFETY: dropped only here, and drop runs once.
-            unsafe { ManuallyDrop::drop(&mut self.pipeline) };
-        }
+        unsafe { program.enqueue(stream, 0) }
     }
 }

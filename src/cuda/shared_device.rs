@@ -49,13 +49,13 @@ impl SharedDevice {
         Ok(kernels)
     }
 
-    /// The copy streams, created if no engine has them. The context is current.
+    /// The copy streams, created if no engine has them.
     pub(super) fn copy_streams(&self) -> Result<Arc<CopyStreams>, CudaError> {
         let mut shared = lock(&self.copy_streams);
         if let Some(streams) = shared.upgrade() {
             return Ok(streams);
         }
-        let streams = Arc::new(CopyStreams::new(self.device.id())?);
+        let streams = Arc::new(CopyStreams::new(&self.device)?);
         *shared = Arc::downgrade(&streams);
         Ok(streams)
     }

@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use super::Work;
 use crate::cuda::{CudaError, SubmittedFrame};
 use crate::filter::cover::Cover;
-use crate::filter::frame::{Destination, FrameMut, Plane, Source};
+use crate::filter::frame::{Destination, Source};
 use crate::filter::plan::Options;
 
 /// Access to the memory of a frame that is being blurred.
@@ -22,11 +22,6 @@ pub unsafe trait FrameAccess: Sized {
     /// planes.
     fn frames(&mut self) -> (Source<'_>, Destination<'_>);
 
-    /// Whether the memory may be leaked. Otherwise the device does not access it, and everything goes through staging buffers.
-    fn can_leak(&self) -> bool {
-        true
-    }
-
     /// Leaks the memory, because a device may still be using it: nobody may use or free it any more.
     fn leak(self) {
         std::mem::forget(self);
@@ -37,31 +32,6 @@ pub unsafe trait FrameAccess: Sized {
     fn replace_destination(self) -> Option<Self> {
         self.leak();
         None
-    }
-}
-
-/// A frame of the caller's, borrowed for a call. The source of one that is covered in place has no planes.
-pub(super) struct BorrowedFrame<'a, 's, 'd> {
-    pub source: &'a [Plane<&'s [u8]>],
-    pub destination: &'a mut FrameMut<'d>,
-}
-
-// SAFETY: the planes are borrowed, the destination mutably, until this is dropped.
-unsafe impl FrameAccess for BorrowedFrame<'_, '_, '_> {
-    fn frames(&mut self) -> (Source<'_>, Destination<'_>) {
-        let source =
-            self.source.iter().map(|plane| Plane { layout: plane.layout, pitch: plane.pitch, data: plane.data });
-        let destination = self.destination.iter_mut().map(|plane| Plane {
-            layout: plane.layout,
-            pitch: plane.pitch,
-            data: &mut *plane.data,
-        });
-        (Source::Host(source.collect()), Destination::Host(destination.collect()))
-    }
-
-    /// The caller uses the memory again when the call returns.
-    fn can_leak(&self) -> bool {
-        false
     }
 }
 

@@ -9,18 +9,11 @@ use crate::filter::operation::Operation;
 use crate::filter::parts::{Job, Tiles};
 use crate::filter::plan::{Options, Plan};
 use crate::process::{self, Level};
+use crate::recent::Recent;
 use crate::{cpu, cuda};
 
 /// More than this are for strengths or regions that do not come back.
 const CAPACITY: usize = 16;
-
-/// What a job does.
-#[derive(Debug, Clone, PartialEq)]
-enum Key {
-    Blur(Options),
-    /// Of weights their size, and whether some are left out: their values are no part of a job.
-    Cover(Hide, Option<((u32, u32), bool)>, TilesOf),
-}
 
 /// The backend whose tiles a job consists of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,48 +31,46 @@ impl TilesOf {
     }
 }
 
-/// Jobs and what they do, the most recently used last.
+/// What a job of a cover is made for. Of weights only the size counts, and whether some are left out: their values are no part of a job.
+struct CoverKey {
+    hide: Hide,
+    weights: Option<((u32, u32), bool)>,
+    tiles: TilesOf,
+}
+
+/// The jobs of the last blurs and covers.
 #[derive(Default)]
-pub struct JobCache(Vec<(Key, Arc<Job>)>);
+pub struct JobCache {
+    blurs: Recent<Options, Arc<Job>>,
+    covers: Recent<CoverKey, Arc<Job>>,
+}
 
 impl JobCache {
     /// Blurs frames of these layouts.
     pub fn blur(&mut self, options: Options, layouts: &[PlaneLayout]) -> Arc<Job> {
-        let is_same = |key: &Key| *key == Key::Blur(options);
-        self.get(layouts, is_same, |_| {
+        let make = || {
             let plan = Plan::new(options, layouts);
             process::log(Level::Debug, || format!("new plan for {:?}: {}", options.params, describe(&plan)));
-            (Key::Blur(options), Job::frame(Arc::new(plan)))
-        })
+            (options, Arc::new(Job::frame(Arc::new(plan))))
+        };
+        self.blurs.get_or_make(|key, job| *key == options && job.plan.layouts() == layouts, make, CAPACITY).clone()
     }
 
     /// Covers frames of these layouts.
     pub fn cover(&mut self, cover: &Cover, layouts: &[PlaneLayout], tiles: TilesOf) -> Arc<Job> {
         let weights = cover.soft.as_ref().map(|soft| (soft.weights.size(), soft.excluded.is_some()));
-        let is_same = |key: &Key| matches!(key, Key::Cover(hide, of, by) if *hide == cover.hide && *of == weights && *by == tiles);
-        self.get(layouts, is_same, |jobs| {
-            let plan = Plan::cover(cover, layouts, |options| Arc::clone(&jobs.blur(options, layouts).plan));
-            (Key::Cover(cover.hide.clone(), weights, tiles), Job::cover(plan, tiles.tiles()))
-        })
-    }
-
-    fn get(
-        &mut self,
-        layouts: &[PlaneLayout],
-        is_same: impl Fn(&Key) -> bool,
-        make: impl FnOnce(&mut Self) -> (Key, Job),
-    ) -> Arc<Job> {
-        let fits = |(key, job): &(Key, Arc<Job>)| is_same(key) && job.plan.layouts() == layouts;
-        let entry = match self.0.iter().rposition(fits) {
-            Some(index) => self.0.remove(index),
-            None => {
-                let (key, job) = make(self);
-                self.0.drain(..(self.0.len() + 1).saturating_sub(CAPACITY));
-                (key, Arc::new(job))
-            }
+        let mut covers = std::mem::take(&mut self.covers);
+        let is_same = |key: &CoverKey, job: &Arc<Job>| {
+            let is_same = key.hide == cover.hide && key.weights == weights && key.tiles == tiles;
+            is_same && job.plan.layouts() == layouts
         };
-        let job = Arc::clone(&entry.1);
-        self.0.push(entry);
+        let make = || {
+            let plan = Plan::cover(cover, layouts, |options| Arc::clone(&self.blur(options, layouts).plan));
+            let key = CoverKey { hide: cover.hide.clone(), weights, tiles };
+            (key, Arc::new(Job::cover(plan, tiles.tiles())))
+        };
+        let job = Arc::clone(covers.get_or_make(is_same, make, CAPACITY));
+        self.covers = covers;
         job
     }
 }
@@ -108,16 +99,13 @@ mod tests {
     use crate::filter::BlurParams;
 
     #[test]
-    fn the_least_recently_used_plan_is_dropped() {
+    fn a_job_is_made_once_for_layouts_and_options() {
         let mut cache = JobCache::default();
         let options = |sigma: f64| Options::from(BlurParams::new(sigma, 0).unwrap());
         let layout = |width: u32| [PlaneLayout::new(width, 9, 1, 8)];
-        for width in 1..=CAPACITY as u32 + 4 {
-            assert_eq!(cache.blur(options(2.0), &layout(width)).plan.layouts(), layout(width));
-            assert!(!cache.blur(options(2.0), &layout(1)).plan.is_wide());
-        }
-        let widths: Vec<u32> = cache.0.iter().map(|(_, job)| job.plan.layouts()[0].width).collect();
-        assert_eq!((widths.len(), widths[0], widths[CAPACITY - 1]), (CAPACITY, 6, 1));
+        let first = cache.blur(options(2.0), &layout(1));
+        assert_eq!(cache.blur(options(2.0), &layout(2)).plan.layouts(), layout(2));
         assert!(cache.blur(options(20.0), &layout(1)).plan.is_wide(), "other options have another plan");
+        assert!(Arc::ptr_eq(&first, &cache.blur(options(2.0), &layout(1))));
     }
 }

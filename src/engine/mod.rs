@@ -17,12 +17,12 @@ use crate::cuda::{CudaEngine, PromisedFrames, Submission, SubmitError};
 pub use crate::cuda::{CudaError, HostRegistration, PinnedSource};
 use crate::filter::BlurParams;
 pub use crate::filter::cover::{BlurRegion, Cover, Hide, Softness};
-use crate::filter::frame::{Destination, Frame, FrameError, FrameMut, PlaneLayout, Source, ValidFrames};
+use crate::filter::frame::{Destination, FrameError, PlaneLayout, Source, ValidFrames};
 use crate::filter::plan::Options;
 use crate::process;
 pub use crate::process::{Level, Sink, set_log_sink as log_to};
 pub use error::{EngineError, ErrorKind};
-use in_flight::{Abandoned, BorrowedFrame, State};
+use in_flight::{Abandoned, State};
 pub use in_flight::{CompletedFrame, FrameAccess, InFlightFrame};
 use job_cache::{JobCache, TilesOf, form};
 pub use stats::{Stats, StepTime};
@@ -188,28 +188,6 @@ impl Engine {
         self.abandoned.cause.get()
     }
 
-    /// Blurs `source` into `destination` and waits. Both have the same layouts; bytes between rows of the destination stay
-    /// unchanged. On an error the destination is undefined. Pinned memory goes through staging buffers here, because borrowed
-    /// memory cannot be leaked if the device fails: use [`Engine::submit`] for direct access.
-    ///
-    /// Returns why the engine fell back to the CPU, if it did with this frame.
-    pub fn blur(
-        &mut self,
-        options: impl Into<Options>,
-        source: &Frame,
-        destination: &mut FrameMut,
-    ) -> Result<Option<CudaError>, EngineError> {
-        Ok(self.run(options.into(), BorrowedFrame { source, destination })?.failure)
-    }
-
-    /// Covers parts of a frame in host memory, in place. All other bytes stay unchanged, and on an error all bytes. Pinned memory
-    /// is not accessed by the device here, because borrowed memory cannot be leaked: use [`Engine::submit`] for that.
-    ///
-    /// Returns why the engine fell back to the CPU, if it did with this frame.
-    pub fn cover(&mut self, cover: &Cover, frame: &mut FrameMut) -> Result<Option<CudaError>, EngineError> {
-        Ok(self.run(cover, BorrowedFrame { source: &[], destination: frame })?.failure)
-    }
-
     /// Copies a frame from host memory to device memory or back, and waits; or from device memory to device memory, on its
     /// stream. It does not count as a frame.
     pub fn transfer<F: FrameAccess>(&mut self, access: F) -> Result<CompletedFrame<F>, EngineError> {
@@ -264,7 +242,6 @@ impl Engine {
         access: &mut F,
     ) -> Result<Result<Option<State>, SubmitError>, EngineError> {
         let Some(cuda) = &mut self.cuda else { return Ok(Ok(None)) };
-        let direct = access.can_leak();
         let (source, destination) = access.frames();
         let are_on_host = matches!((&source, &destination), (Source::Host(_), Destination::Host(_)));
         if let Work::Cover(cover) = work
@@ -285,7 +262,7 @@ impl Engine {
         // SAFETY: `FrameAccess` promises it for the memory and the streams of the frames, which `access` keeps alive: until the
         // frame is completed or dropped, or for good if it is leaked.
         let mut frames = unsafe { PromisedFrames::new(frames) };
-        let state = cuda.submit(&mut frames, &job, soft, direct).map(|submission| match submission {
+        let state = cuda.submit(&mut frames, &job, soft).map(|submission| match submission {
             Submission::InFlight(frame) => State::InFlight(frame, work.into()),
             Submission::Resident(enqueued) => {
                 self.stats.add_resident_frame(cuda, &enqueued);

@@ -1,6 +1,7 @@
 //! Frames that the element covers: buffers of noise with padding between their rows, what they must become, and the
 //! comparison of every byte.
 
+use super::borrowed::Borrowing;
 use gst_video::{VideoFormat, VideoInfo, VideoRegionOfInterestMeta};
 use gstcudagaussblur::cpu::CpuEngine;
 use gstcudagaussblur::element::format::formats as layouts;

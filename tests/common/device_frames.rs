@@ -1,6 +1,7 @@
 //! Frames in device memory and in host memory, with chosen pitches and alignment, and what an engine makes of them, against the
 //! CPU engine.
 
+use super::borrowed::Borrowing;
 use gstcudagaussblur::cpu::CpuEngine;
 use gstcudagaussblur::cuda::driver::{DeviceMemory, PinnedMemory, Stream};
 use gstcudagaussblur::cuda::{PinnedBytes, PinnedSource, process};
@@ -225,7 +226,7 @@ impl Streams {
 pub fn with_streams<T>(work: impl FnOnce(&[Stream; 2]) -> T) -> T {
     let device = process::open(0).unwrap().device().clone();
     let _current = device.enter().unwrap();
-    let streams = [(); 2].map(|()| Stream::new(device.id()).unwrap());
+    let streams = [(); 2].map(|()| Stream::new(&device).unwrap());
     work(&streams)
 }
 

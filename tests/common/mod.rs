@@ -1,6 +1,7 @@
 //! What the test programs share: the oracle, the case table, the fake CUDA driver, pipelines, media files and test content.
 #![expect(dead_code, reason = "each test program uses only a part of this module")]
 
+pub mod borrowed;
 pub mod cases;
 pub mod checks;
 pub mod covered;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::borrowed::Borrowing;
 use gstcudagaussblur::cpu::CpuEngine;
 use gstcudagaussblur::engine::{Engine, EngineError, Hide};
 use gstcudagaussblur::filter::frame::{Frame, FrameMut, Plane, PlaneLayout, Role, SampleLayout};

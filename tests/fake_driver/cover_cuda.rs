@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use crate::common::Noise;
+use crate::common::borrowed::Borrowing;
 use crate::common::device_frames::{
     Block, Frames, OnDevice, Place, Streams, all_covers, blur, check, check_host_kinds, check_kinds, soft_covers,
     with_streams,
@@ -11,7 +12,7 @@ use crate::common::device_frames::{
 use crate::common::fake_driver::{FakeDriver, ILLEGAL_ADDRESS};
 use crate::common::pictures::{Picture, kinds, rect, resized};
 use gstcudagaussblur::cpu::CpuEngine;
-use gstcudagaussblur::cuda::transfer::schedule::Schedule;
+use gstcudagaussblur::cuda::transfer::schedule::{Division, Schedule};
 use gstcudagaussblur::cuda::{CudaEngine, Image, TILES};
 use gstcudagaussblur::engine::{Cover, Engine, EngineError, Hide};
 use gstcudagaussblur::filter::BlurParams;
@@ -141,7 +142,7 @@ fn moving_regions_allocate_once() {
 fn upload_bytes(planes: &[PlaneLayout], cover: &Cover) -> usize {
     let plan = |options| Arc::new(Plan::new(options, planes));
     let job = Job::cover(Plan::cover(cover, planes, plan), TILES);
-    Schedule::new(&job, None).uploads().map(ByteRect::size).sum()
+    Schedule::new(&job, Division::Fastest).uploads().map(ByteRect::size).sum()
 }
 
 /// Frames in two kinds of memory, frames in device memory on the CPU, a blur into a plane of its source, and a launch that fails, after

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::ops::Deref;
 
+use crate::common::borrowed::Borrowing;
 use gst_video::{VideoInfo, VideoMeta};
 use gstcudagaussblur::cpu::CpuEngine;
 use gstcudagaussblur::engine::{Engine, Hide};

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::common::Noise;
+use crate::common::borrowed::Borrowing;
 use crate::common::pictures::{Picture, kinds, random_rect, rect, resized};
 use gstcudagaussblur::cpu::{CpuEngine, TILES};
 use gstcudagaussblur::engine::{BlurRegion, Engine, Hide};

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 
 use crate::common::Noise;
+use crate::common::borrowed::Borrowing;
 use crate::common::device_frames::covers;
 use crate::common::pictures::{Picture, kinds, pitch, rect, resized, strongest};
 use crate::common::soft_oracle::{Form, Item, Nodes, background, mixed};

@@ -2,6 +2,7 @@
 //! A device through one context on it: its handle, its limits, and making it current.
 
 use std::any::Any;
+use std::cell::Cell;
 use std::marker::PhantomData;
 use std::ptr;
 use std::sync::{Arc, Mutex, Weak};
@@ -128,6 +129,14 @@ impl Device {
         Ok(device)
     }
 
+    /// Does this with the context current, for handles that are destroyed: they are leaked if it cannot be entered.
+    pub(super) fn while_current(&self, work: impl FnOnce()) {
+        let entered = (CURRENT.get() != self.context as usize).then(|| self.enter());
+        if !matches!(entered, Some(Err(_))) {
+            work();
+        }
+    }
+
     /// Makes the context current on this thread until the guard is dropped.
     pub fn enter(&self) -> Result<ContextGuard, CudaError> {
         // SAFETY: a primary context is never released, an external one is kept alive by `self`.
@@ -190,7 +199,17 @@ pub fn synchronize_all() {
 
 /// A context that is current on this thread. Dropping it restores the one that was current before: threads belong to
 /// GStreamer and to other elements.
-pub struct ContextGuard(PhantomData<*const ()>);
+pub struct ContextGuard {
+    /// What was current before.
+    previous: usize,
+    /// It stays on its thread.
+    _thread: PhantomData<*const ()>,
+}
+
+thread_local! {
+    /// The context of the last guard on this thread; 0 without one.
+    static CURRENT: Cell<usize> = const { Cell::new(0) };
+}
 
 impl ContextGuard {
     /// # Safety
@@ -198,7 +217,7 @@ impl ContextGuard {
     unsafe fn push(context: CUcontext) -> Result<Self, DriverError> {
         // SAFETY: the context is live, as the caller promises.
         unsafe { cuCtxPushCurrent_v2(context) }.result()?;
-        Ok(Self(PhantomData))
+        Ok(Self { previous: CURRENT.replace(context as usize), _thread: PhantomData })
     }
 }
 
@@ -207,6 +226,7 @@ impl Drop for ContextGuard {
         let mut context = ptr::null_mut();
         // SAFETY: `push` pushed it on this thread, which the guard cannot leave.
         let _ = unsafe { cuCtxPopCurrent_v2(&mut context) };
+        CURRENT.set(self.previous);
     }
 }
 

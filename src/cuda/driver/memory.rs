@@ -3,10 +3,11 @@
 
 use std::ffi::c_void;
 use std::ptr;
+use std::sync::Arc;
 
 use super::ResultExt;
 use super::api::*;
-use super::device::synchronize_all;
+use super::device::{Device, synchronize_all};
 use super::stream::Stream;
 use crate::cuda::error::{CudaError, Memory};
 use crate::filter::plane::{DevicePlane, HostPlaneMut};
@@ -20,25 +21,25 @@ fn allocated<T>(allocated: Result<T, DriverError>, kind: Memory, bytes: usize, d
 }
 
 /// An allocation of device memory.
-#[derive(Debug)]
 pub struct DeviceMemory {
     address: u64,
     bytes: usize,
+    device: Arc<Device>,
 }
 
 impl DeviceMemory {
-    /// Allocates `bytes`, at least 1, in the stream's context, which is current. The memory reads as 0 in all work that is
-    /// enqueued on this stream from now on. It is cleared there and not on the default stream, for which nothing here waits.
+    /// Allocates `bytes`, at least 1, in the stream's context. The memory reads as 0 in all work that is enqueued on this stream from
+    /// now on. It is cleared there and not on the default stream, for which nothing here waits.
     pub fn new(bytes: usize, stream: &Stream) -> Result<Self, CudaError> {
         assert!(bytes > 0, "an allocation has at least one byte");
+        let device = Arc::clone(stream.device());
+        let _current = device.enter()?;
         // SAFETY: the size is not 0; `address` is writable.
         let allocate = |address: *mut u64| unsafe { cuMemAlloc_v2(address, bytes) };
-        let address = allocated(returned(allocate), Memory::Device, bytes, stream.device())?;
-        let memory = Self { address, bytes };
+        let address = allocated(returned(allocate), Memory::Device, bytes, device.id())?;
+        let memory = Self { address, bytes, device: Arc::clone(&device) };
         // SAFETY: the range is the whole allocation, and cuMemFree waits for the work that uses it.
-        unsafe { cuMemsetD8Async(address, 0, bytes, stream.raw()) }
-            .result()
-            .when(stream.device(), "clearing memory")?;
+        unsafe { cuMemsetD8Async(address, 0, bytes, stream.raw()) }.result().when(device.id(), "clearing memory")?;
         Ok(memory)
     }
 
@@ -61,85 +62,42 @@ impl DeviceMemory {
 impl Drop for DeviceMemory {
     fn drop(&mut self) {
         // SAFETY: `new` allocated it.
-        let _ = unsafe { cuMemFree_v2(self.address) };
-    }
-}
-
-/// Device memory that is replaced when more is needed.
-#[derive(Debug, Default)]
-pub struct Workspace(Option<DeviceMemory>);
-
-impl Workspace {
-    /// Address of the first byte, 0 if nothing is allocated.
-    pub fn address(&self) -> u64 {
-        self.0.as_ref().map_or(0, DeviceMemory::address)
-    }
-
-    /// Size in bytes.
-    pub fn bytes(&self) -> usize {
-        self.0.as_ref().map_or(0, DeviceMemory::bytes)
-    }
-
-    /// Allocates so many bytes, at least 1, in place of the memory that was there, which nothing uses. See [`DeviceMemory::new`]
-    /// for when the new memory can be used.
-    pub fn replace(&mut self, bytes: usize, stream: &Stream) -> Result<(), CudaError> {
-        // The old memory is freed first, so that both are never allocated together.
-        self.0 = None;
-        self.0 = Some(DeviceMemory::new(bytes, stream)?);
-        Ok(())
-    }
-}
-
-/// Pinned memory that grows when more is needed.
-#[derive(Debug, Default)]
-pub struct PinnedWorkspace {
-    memory: Option<PinnedMemory>,
-    bytes: usize,
-}
-
-// SAFETY: the address is all that can be read through a shared reference.
-unsafe impl Sync for PinnedWorkspace {}
-
-impl PinnedWorkspace {
-    /// Address of the first byte, null if nothing is allocated.
-    pub fn address(&self) -> *mut u8 {
-        self.memory.as_ref().map_or(ptr::null_mut(), PinnedMemory::address)
-    }
-
-    /// Allocates so many bytes if there are fewer, in the current context, which is of `device`. Nothing uses the old memory.
-    pub fn reserve(&mut self, bytes: usize, device: u32) -> Result<(), CudaError> {
-        if bytes > self.bytes {
-            (self.memory, self.bytes) = (None, 0);
-            self.memory = Some(PinnedMemory::new(bytes, device)?);
-            self.bytes = bytes;
-        }
-        Ok(())
+        self.device.while_current(|| _ = unsafe { cuMemFree_v2(self.address) });
     }
 }
 
 /// An allocation of pinned host memory, which the device reads and writes directly.
-#[derive(Debug)]
 pub struct PinnedMemory {
     address: *mut u8,
+    bytes: usize,
+    device: Arc<Device>,
 }
 
-// SAFETY: the memory belongs to no thread; cuMemFreeHost may be called from any.
+// SAFETY: the memory belongs to no thread.
 unsafe impl Send for PinnedMemory {}
+// SAFETY: shared references only tell the address.
+unsafe impl Sync for PinnedMemory {}
 
 impl PinnedMemory {
-    /// Allocates `bytes`, at least 1, in the current context, which is of `device`. The contents are undefined.
-    pub fn new(bytes: usize, device: u32) -> Result<Self, CudaError> {
+    /// Allocates `bytes`, at least 1, in the device's context. The contents are undefined.
+    pub fn new(bytes: usize, device: &Arc<Device>) -> Result<Self, CudaError> {
         assert!(bytes > 0, "an allocation has at least one byte");
+        let _current = device.enter()?;
         // Flags 0 give memory that the CPU caches. Write-combined memory is slow to read.
         // SAFETY: the size is not 0; `address` is writable.
         let allocate = |address: *mut *mut c_void| unsafe { cuMemHostAlloc(address, bytes, 0) };
-        let address = allocated(returned(allocate), Memory::PinnedHost, bytes, device)?;
-        Ok(Self { address: address.cast() })
+        let address = allocated(returned(allocate), Memory::PinnedHost, bytes, device.id())?;
+        Ok(Self { address: address.cast(), bytes, device: Arc::clone(device) })
     }
 
     /// Address of the first byte.
     pub fn address(&self) -> *mut u8 {
         self.address
+    }
+
+    /// Size in bytes.
+    pub fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// Its first bytes, as one row.
@@ -151,52 +109,93 @@ impl PinnedMemory {
 impl Drop for PinnedMemory {
     fn drop(&mut self) {
         // SAFETY: `new` allocated it.
-        let _ = unsafe { cuMemFreeHost(self.address.cast()) };
+        self.device.while_current(|| _ = unsafe { cuMemFreeHost(self.address.cast()) });
     }
 }
 
-/// Host memory of another owner, pinned while this lives.
-#[derive(Debug)]
-pub struct RegisteredMemory {
-    address: usize,
+/// Memory that is allocated when it is first needed, and replaced when more is needed.
+pub struct Workspace<M>(Option<M>);
+
+impl<M> Default for Workspace<M> {
+    fn default() -> Self {
+        Self(None)
+    }
 }
 
-impl RegisteredMemory {
-    /// Registers `bytes` from this address on, with the context of `device` current. Fails if the driver refuses: for its kind
-    /// of mapping, for its size, or because part of it is registered already.
+impl<M> Workspace<M> {
+    /// Replaces the memory, which nothing uses, by what `allocate` returns.
+    pub fn replace(&mut self, allocate: impl FnOnce() -> Result<M, CudaError>) -> Result<(), CudaError> {
+        // The old memory is freed first, so that both are never allocated together.
+        self.0 = None;
+        self.0 = Some(allocate()?);
+        Ok(())
+    }
+}
+
+impl Workspace<DeviceMemory> {
+    /// Address of the first byte, 0 if nothing is allocated.
+    pub fn address(&self) -> u64 {
+        self.0.as_ref().map_or(0, DeviceMemory::address)
+    }
+
+    /// Size in bytes.
+    pub fn bytes(&self) -> usize {
+        self.0.as_ref().map_or(0, DeviceMemory::bytes)
+    }
+}
+
+impl Workspace<PinnedMemory> {
+    /// Address of the first byte of at least so many. Nothing uses the old memory.
+    pub fn reserve(&mut self, bytes: usize, device: &Arc<Device>) -> Result<*mut u8, CudaError> {
+        if self.0.as_ref().is_none_or(|memory| memory.bytes < bytes) {
+            self.replace(|| PinnedMemory::new(bytes, device))?;
+        }
+        Ok(self.0.as_ref().map_or(ptr::null_mut(), PinnedMemory::address))
+    }
+}
+
+/// Memory of another owner, pinned until this is dropped, on any thread.
+pub struct HostRegistration {
+    address: usize,
+    device: Arc<Device>,
+}
+
+impl HostRegistration {
+    /// Registers `bytes` from this address on, in the device's context. Returns `None` if they are pinned already. Fails if the driver
+    /// refuses: for its kind of mapping, for its size, or because part of it is registered already.
     ///
     /// # Safety
     /// The memory outlives the result.
-    pub unsafe fn new(address: usize, bytes: usize, device: u32) -> Result<Self, CudaError> {
+    pub unsafe fn new(address: usize, bytes: usize, device: &Arc<Device>) -> Result<Option<Self>, CudaError> {
+        let _current = device.enter()?;
+        if is_pinned(address as *const u8, bytes) {
+            return Ok(None);
+        }
         // SAFETY: the range is memory of this process, as the caller promises.
         unsafe { cuMemHostRegister_v2(address as *mut c_void, bytes, CU_MEMHOSTREGISTER_PORTABLE) }
             .result()
-            .when(device, "registering memory")?;
+            .when(device.id(), "registering memory")?;
         // A stale registration at this address has ended, or this call would have failed.
         process::stale_registrations().retain(|start| *start != address);
-        Ok(Self { address })
-    }
-
-    /// Gives up a registration that cannot be ended. The system may map other pages at its address later, which the device does
-    /// not know, so the range is never treated as pinned again.
-    pub fn abandon(self) {
-        process::stale_registrations().push(self.address);
-        std::mem::forget(self);
+        Ok(Some(Self { address, device: Arc::clone(device) }))
     }
 }
 
-impl Drop for RegisteredMemory {
+impl Drop for HostRegistration {
     fn drop(&mut self) {
         // Several GstMemory objects may refer to the same bytes, so a copy from one of the others may be in progress, in any context:
         // registered memory is pinned in all of them. cuMemHostUnregister waits only for copies of the current context: with copies
         // queued in another one, the next call there fails with CUDA_ERROR_LAUNCH_FAILED, and that context stays broken (H200,
-        // driver 580, 2026-11-29). From here on no frame finds the memory pinned.
+        // driver 580, 2026-11-29). From here on no frame finds the memory pinned. If the registration cannot be ended, none ever does:
+        // the system may map other pages at its address later, which the device does not know.
         process::stale_registrations().push(self.address);
         synchronize_all();
-        // SAFETY: `new` registered it; the context is current.
-        if unsafe { cuMemHostUnregister(self.address as *mut c_void) }.result().is_ok() {
-            process::stale_registrations().retain(|start| *start != self.address);
-        }
+        self.device.while_current(|| {
+            // SAFETY: `new` registered it.
+            if unsafe { cuMemHostUnregister(self.address as *mut c_void) }.result().is_ok() {
+                process::stale_registrations().retain(|start| *start != self.address);
+            }
+        });
     }
 }
 

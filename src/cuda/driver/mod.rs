@@ -4,7 +4,8 @@
 //! Built on cudarc's `sys` layer instead of its safe one, which records an event for every use of a buffer, keeps one
 //! user's failure in a context for the next user, and leaves its context current on threads that belong to others.
 //!
-//! Every call requires that the device's context is current ([`device::Device::enter`]), unless it says otherwise.
+//! Handles own their device, and make its context current when they are made and destroyed. All other calls require that it is
+//! current ([`device::Device::enter`]).
 
 pub mod api;
 pub mod device;
@@ -15,7 +16,7 @@ mod stream;
 
 use api::DriverError;
 pub use event::Event;
-pub use memory::{DeviceMemory, PinnedMemory, PinnedWorkspace, RegisteredMemory, Workspace, is_pinned};
+pub use memory::{DeviceMemory, HostRegistration, PinnedMemory, Workspace, is_pinned};
 pub use module::{Function, Module};
 pub use stream::{CopyAddress, LaunchConfig, Stream};
 

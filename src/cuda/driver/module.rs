@@ -120,13 +120,10 @@ impl Module {
 
 impl Drop for Module {
     fn drop(&mut self) {
-        // A context that cannot be entered has been destroyed, and its modules with it.
-        if let Ok(_current) = self.device.enter() {
-            // SAFETY: the context is current; `load` loaded the module, and nothing that uses it is running any more.
-            unsafe {
-                let _ = cuCtxSynchronize();
-                let _ = cuModuleUnload(self.raw);
-            }
-        }
+        // SAFETY: `load` loaded the module, and nothing that uses it is running once the context is idle.
+        self.device.while_current(|| unsafe {
+            let _ = cuCtxSynchronize();
+            let _ = cuModuleUnload(self.raw);
+        });
     }
 }

@@ -3,19 +3,20 @@
 
 use std::ffi::c_void;
 use std::ptr;
+use std::sync::Arc;
 
 use super::ResultExt;
 use super::api::*;
+use super::device::Device;
 use super::event::Event;
 use super::module::Function;
 use crate::cuda::error::CudaError;
 use crate::filter::plane::{Address, PlaneMemory};
 
 /// A stream: one of ours, which does not synchronise with the default stream, or a borrowed one.
-#[derive(Debug)]
 pub struct Stream {
     raw: CUstream,
-    device: u32,
+    device: Arc<Device>,
     owned: bool,
 }
 
@@ -34,25 +35,26 @@ pub struct LaunchConfig {
 }
 
 impl Stream {
-    /// Creates a stream in the current context, which is of `device`.
-    pub fn new(device: u32) -> Result<Self, CudaError> {
+    /// Creates a stream in the device's context.
+    pub fn new(device: &Arc<Device>) -> Result<Self, CudaError> {
+        let _current = device.enter()?;
         // SAFETY: `raw` is writable.
         let create = |raw: *mut CUstream| unsafe { cuStreamCreate(raw, CUstream_flags::CU_STREAM_NON_BLOCKING as u32) };
-        let raw = returned(create).when(device, "creating a stream")?;
-        Ok(Self { raw, device, owned: true })
+        let raw = returned(create).when(device.id(), "creating a stream")?;
+        Ok(Self { raw, device: Arc::clone(device), owned: true })
     }
 
     /// Wraps a stream of another owner.
     ///
     /// # Safety
-    /// `handle` is a live CUstream of the current context, on `device`, and outlives the result.
-    pub unsafe fn borrowed(handle: usize, device: u32) -> Self {
-        Self { raw: handle as CUstream, device, owned: false }
+    /// `handle` is a live CUstream of the device's context, and outlives the result.
+    pub unsafe fn borrowed(handle: usize, device: &Arc<Device>) -> Self {
+        Self { raw: handle as CUstream, device: Arc::clone(device), owned: false }
     }
 
-    /// The number of its device.
-    pub fn device(&self) -> u32 {
-        self.device
+    /// Its device.
+    pub fn device(&self) -> &Arc<Device> {
+        &self.device
     }
 
     /// The CUstream. `self` keeps ownership.
@@ -63,13 +65,13 @@ impl Stream {
     /// Waits until all enqueued work is complete.
     pub fn synchronize(&self) -> Result<(), CudaError> {
         // SAFETY: the stream lives as long as `self`.
-        unsafe { cuStreamSynchronize(self.raw) }.result().when(self.device, "waiting for its stream")
+        unsafe { cuStreamSynchronize(self.raw) }.result().when(self.device.id(), "waiting for its stream")
     }
 
     /// Records an event behind all work that is enqueued.
     pub fn record(&self, event: &Event) -> Result<(), CudaError> {
         // SAFETY: event and stream live as long as their owners, which are borrowed.
-        unsafe { cuEventRecord(event.raw(), self.raw) }.result().when(self.device, "recording an event")
+        unsafe { cuEventRecord(event.raw(), self.raw) }.result().when(self.device.id(), "recording an event")
     }
 
     /// Makes all work that is enqueued from now on wait for the event.
@@ -77,7 +79,7 @@ impl Stream {
         // SAFETY: stream and event live as long as their owners, which are borrowed.
         unsafe { cuStreamWaitEvent(self.raw, event.raw(), CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT as u32) }
             .result()
-            .when(self.device, "making a stream wait")
+            .when(self.device.id(), "making a stream wait")
     }
 
     /// Enqueues a copy of the first `rows` rows of a plane, `row_bytes` bytes each.
@@ -127,7 +129,7 @@ impl Stream {
         }
         .result()
         .when(
-            self.device,
+            self.device.id(),
             match (A::IS_HOST, B::IS_HOST) {
                 (true, false) => "uploading a frame",
                 (false, true) => "downloading a frame",
@@ -178,7 +180,7 @@ impl Stream {
         // before it returns.
         unsafe { cuLaunchKernelEx(&config, function.raw(), parameters.as_mut_ptr(), ptr::null_mut()) }
             .result()
-            .when(self.device, "launching a kernel")
+            .when(self.device.id(), "launching a kernel")
     }
 }
 
@@ -186,7 +188,7 @@ impl Drop for Stream {
     fn drop(&mut self) {
         if self.owned {
             // SAFETY: `new` created it. A failure was reported by the work that failed.
-            let _ = unsafe { cuStreamDestroy_v2(self.raw) };
+            self.device.while_current(|| _ = unsafe { cuStreamDestroy_v2(self.raw) });
         }
     }
 }

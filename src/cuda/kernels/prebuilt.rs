@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 use once_cell::sync::OnceCell;
 
 use super::images::{ImageSet, Kernel, Part};
+use super::launch::Launch;
 use crate::cuda::driver::device::Device;
-use crate::cuda::driver::{Function, Module};
+use crate::cuda::driver::{Function, Module, Stream};
 use crate::cuda::error::CudaError;
 use crate::process::{Level, log};
 
@@ -111,6 +112,20 @@ impl PrebuiltKernels {
     pub fn function(&self, kernel: Kernel) -> Result<Function, CudaError> {
         let lacks = || CudaError::NoKernel { image: self.images.name(), kernel: kernel.entry_point().to_owned() };
         self.part(kernel.part())?.get(kernel).ok_or_else(lacks)
+    }
+
+    /// Enqueues launches of these kernels. Loads their parts, unless they are loaded.
+    ///
+    /// # Safety
+    /// The device's context is current. The memory that they access lives and is accessed by nobody else until the stream has
+    /// done the work.
+    pub unsafe fn enqueue(&self, stream: &Stream, launches: &[Launch]) -> Result<(), CudaError> {
+        let overlap = self.images.can_overlap();
+        for launch in launches {
+            // SAFETY: the function is that of the launch, whose memory is the caller's.
+            unsafe { launch.enqueue(self.function(launch.kernel)?, stream, overlap) }?;
+        }
+        Ok(())
     }
 
     /// Whether a part is loaded.

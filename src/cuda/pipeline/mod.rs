@@ -5,10 +5,12 @@
 //! other bands, and completed later. Frames that stay on the device run on their own stream, and nothing waits for them; so do
 //! covers of such frames. Of a frame in host memory of which parts are covered, only what these need passes through the device.
 
+mod enqueue;
 mod frame_slot;
+mod prepared;
 mod promised_frames;
 mod resident;
-mod steps;
+mod route;
 mod submitted;
 mod timing_sampler;
 mod transferred;
@@ -16,48 +18,24 @@ mod weights;
 
 use std::sync::Arc;
 
-use super::driver::{self, CopyAddress, Stream};
+use super::driver::Stream;
 use super::error::CudaError;
-use super::program::{KernelSelector, ProgramCache};
+use super::selector::KernelSelector;
 use super::shared_device::SharedDevice;
 use super::transfer::CopyStreams;
-use super::transfer::schedule::ScheduleCache;
 use crate::filter::cover::Softness;
-use crate::filter::frame::FrameMemory;
 use crate::filter::parts::Job;
-use crate::filter::plane::PlaneMemory;
 use crate::process;
 use crate::threads::Threads;
 use frame_slot::FrameSlot;
+use prepared::PreparedJobs;
 pub use promised_frames::PromisedFrames;
 pub use resident::Enqueued;
 use resident::{FrameCopy, ResidentState};
+use route::Route;
 pub use submitted::{SubmitError, SubmittedFrame, Times};
 use transferred::Pace;
 use weights::WeightUploads;
-
-/// How a frame gets to the device, or from it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TransferPath {
-    /// The device accesses the frame's pinned memory.
-    Direct,
-    /// Through the slot's staging buffer.
-    Staged,
-    /// The frame is in device memory.
-    Resident,
-}
-
-impl TransferPath {
-    /// The path of a frame. Without `direct`, pinned memory is staged too. A context is current.
-    fn of<A: CopyAddress>(frame: &FrameMemory<A>, direct: bool) -> Self {
-        let is_pinned = |plane: &PlaneMemory<A>| driver::is_pinned(plane.address.host(), plane.len);
-        match frame {
-            FrameMemory::Device { .. } => Self::Resident,
-            FrameMemory::Host(planes) if direct && planes.iter().all(is_pinned) => Self::Direct,
-            FrameMemory::Host(_) => Self::Staged,
-        }
-    }
-}
 
 /// A frame that was submitted.
 pub enum Submission {
@@ -73,8 +51,7 @@ pub struct Pipeline {
     pub bands: Option<usize>,
     copy_streams: Arc<CopyStreams>,
     compute: Stream,
-    programs: ProgramCache,
-    schedules: ScheduleCache,
+    jobs: PreparedJobs,
     /// Of frames with an upload or a download: that are blurred, and of which parts are covered.
     paces: [Pace; 2],
     /// The job of the last such frame that was blurred. Frames of another one take another time.
@@ -92,14 +69,13 @@ pub struct Pipeline {
 }
 
 impl Pipeline {
-    /// On a device whose context is current.
+    /// On a device.
     pub fn new(shared: &SharedDevice) -> Result<Self, CudaError> {
         Ok(Self {
             bands: None,
             copy_streams: shared.copy_streams()?,
-            compute: Stream::new(shared.device().id())?,
-            programs: ProgramCache::default(),
-            schedules: ScheduleCache::default(),
+            compute: Stream::new(shared.device())?,
+            jobs: PreparedJobs::default(),
             paces: Default::default(),
             timed_job: None,
             threads: process::threads(),
@@ -110,20 +86,19 @@ impl Pipeline {
         })
     }
 
-    /// Enqueues a frame. Returns when its source has been staged or its upload is enqueued. `direct` says whether the device may
-    /// access the frame's pinned memory. The context is current.
+    /// Enqueues a frame. Returns when its source has been staged or its upload is enqueued. The context is current.
     pub fn submit(
         &mut self,
         selector: &mut KernelSelector,
         frames: &mut PromisedFrames,
         job: &Arc<Job>,
         soft: Option<&Softness>,
-        direct: bool,
     ) -> Result<Submission, SubmitError> {
-        if frames.are_on_device() {
+        let route = Route::new(frames, job, self.bands, self.copy_streams.in_flight());
+        if route.is_resident() {
             self.submit_resident(selector, frames, job, soft).map(Submission::Resident)
         } else {
-            let frame = self.submit_transfer(selector, frames, job, soft, direct)?;
+            let frame = self.submit_transfer(selector, frames, job, soft, route)?;
             Ok(Submission::InFlight(Box::new(frame)))
         }
     }

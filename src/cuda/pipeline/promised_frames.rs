@@ -3,8 +3,10 @@
 //! of the pipeline relies on.
 
 use std::ops::Deref;
+use std::sync::Arc;
 
 use crate::cuda::driver::Stream;
+use crate::cuda::driver::device::Device;
 use crate::filter::frame::{FrameMemory, ValidFrames};
 use crate::filter::plane::DevicePlane;
 
@@ -24,7 +26,7 @@ impl<'a> PromisedFrames<'a> {
     }
 
     /// The streams that order the accesses to the source and to the destination, if these are resident and have one.
-    pub(super) fn streams(&self, device: u32) -> [Option<Stream>; 2] {
+    pub(super) fn streams(&self, device: &Arc<Device>) -> [Option<Stream>; 2] {
         fn handle<A>(frame: &FrameMemory<A>) -> Option<usize> {
             match frame {
                 FrameMemory::Device { stream, .. } => *stream,

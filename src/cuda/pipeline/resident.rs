@@ -9,10 +9,12 @@ use std::time::Duration;
 use super::promised_frames::PromisedFrames;
 use super::timing_sampler::TimingSampler;
 use super::{Pipeline, SubmitError, get_or_make};
-use crate::cuda::driver::{Event, Stream, Workspace};
+use crate::cuda::driver::device::Device;
+use crate::cuda::driver::{DeviceMemory, Event, Stream, Workspace};
 use crate::cuda::error::CudaError;
 use crate::cuda::kernels::lower::DevicePlanes;
-use crate::cuda::program::{KernelSelector, Target};
+use crate::cuda::selector::KernelSelector;
+use crate::cuda::transfer::schedule::Division;
 use crate::filter::cover::Softness;
 use crate::filter::parts::Job;
 use crate::filter::plane::DevicePlane;
@@ -30,28 +32,24 @@ impl Pipeline {
         job: &Arc<Job>,
         soft: Option<&Softness>,
     ) -> Result<Enqueued, SubmitError> {
-        let device = selector.device().id();
+        let device = Arc::clone(selector.device());
         let [sources, destinations] = frames.device_planes().map(<[DevicePlane]>::to_vec);
         let planes = DevicePlanes { sources, destinations };
-        let streams = frames.streams(device);
+        let streams = frames.streams(&device);
         let stream = streams.iter().flatten().next_back().unwrap_or(&self.compute);
-        let resident = get_or_make(&mut self.resident, || ResidentState::new(device))?;
-        let parts = std::slice::from_ref(&job.parts);
-        let target = |workspace: u64| Target { job, soft, parts, planes: &planes, workspace };
-        let mut program = self.programs.get(selector, target(resident.workspace.address()))?;
-        if program.workspace_bytes > resident.workspace.bytes() {
-            resident.replace_workspace(program.workspace_capacity(), stream)?;
-            program = self.programs.get(selector, target(resident.workspace.address()))?;
-        }
+        let resident = get_or_make(&mut self.resident, || ResidentState::new(&device))?;
+        let grow = |workspace: &mut Workspace<_>, bytes| resident.use_of_workspace.replace(workspace, bytes, stream);
+        let prepared = self.jobs.get(job, Division::Resident);
+        let program = prepared.program(selector, (job, soft), &planes, &mut resident.workspace, grow)?;
         let (copied, frame_copy) = (copied_planes(job, &planes), &mut self.frame_copy);
-        let (selector, weights) = (&*selector, &mut self.weights);
+        let (kernels, weights) = (&selector.prebuilt, &mut self.weights);
         let work = |workspace: u64| {
             // SAFETY: the program is for the layouts and the planes of the frames, which live until the stream has done the
             // work, as their owner promises; the workspace is large enough and this stream's alone.
-            let enqueue = |group: usize| unsafe { selector.enqueue(stream, &program, group) };
+            let enqueue = |section: usize| unsafe { program.enqueue(stream, section) };
             if let Some(soft) = soft {
                 // SAFETY: the program has memory for the nodes at the beginning of the workspace.
-                unsafe { weights.enqueue(selector, soft, workspace, stream) }?;
+                unsafe { weights.enqueue(kernels, soft, workspace, stream) }?;
             }
             if job.accesses.is_none() {
                 return enqueue(0);
@@ -60,7 +58,7 @@ impl Pipeline {
                 copy_planes(&copied, frames, stream)?;
                 enqueue(0)?;
             } else {
-                let copy = get_or_make(frame_copy, || FrameCopy::new(device))?;
+                let copy = get_or_make(frame_copy, || FrameCopy::new(&device))?;
                 copy.enqueue(&copied, frames, stream)?;
                 enqueue(0)?;
                 stream.wait(&copy.end)?;
@@ -68,7 +66,7 @@ impl Pipeline {
             enqueue(1)
         };
         let bytes = program.workspace_bytes;
-        resident.enqueue(bytes, &streams, stream, program.specialised(), work).map_err(|error| {
+        resident.enqueue(bytes, &streams, stream, program.specialised, work).map_err(|error| {
             // Work that was enqueued before the failure may still use the frames.
             let copy = self.frame_copy.as_ref().map(|copy| &copy.stream);
             let settled = [Some(stream), copy].map(|stream| stream.is_none_or(|stream| stream.synchronize().is_ok()));
@@ -94,8 +92,7 @@ pub struct FrameCopy {
 }
 
 impl FrameCopy {
-    /// On the device whose context is current.
-    fn new(device: u32) -> Result<Self, CudaError> {
+    fn new(device: &Arc<Device>) -> Result<Self, CudaError> {
         Ok(Self { stream: Stream::new(device)?, begin: Event::new(device)?, end: Event::new(device)? })
     }
 
@@ -119,34 +116,51 @@ pub struct Enqueued {
 
 /// State kept between frames that stay on the device.
 pub struct ResidentState {
-    workspace: Workspace,
-    /// The stream that used the workspace last.
-    workspace_stream: Option<usize>,
-    /// The end of that use.
-    workspace_free: Event,
+    /// Frees the memory after `use_of_workspace` has waited: fields are dropped in this order.
+    use_of_workspace: LastUse,
+    workspace: Workspace<DeviceMemory>,
     /// Orders two streams.
     order: Event,
     timers: TimerPool,
 }
 
-impl Drop for ResidentState {
+/// The last use of the workspace.
+struct LastUse {
+    /// Its stream.
+    stream: Option<usize>,
+    end: Event,
+}
+
+impl LastUse {
+    /// Allocates workspace of so many bytes, when nothing uses the old one any more.
+    fn replace(
+        &mut self,
+        workspace: &mut Workspace<DeviceMemory>,
+        bytes: usize,
+        stream: &Stream,
+    ) -> Result<(), CudaError> {
+        if self.stream.take().is_some() {
+            self.end.synchronize()?;
+        }
+        workspace.replace(|| DeviceMemory::new(bytes, stream))
+    }
+}
+
+impl Drop for LastUse {
     fn drop(&mut self) {
-        if self.workspace_stream.is_some() {
-            // A failure was reported by the work that failed.
-            let _ = self.workspace_free.synchronize();
+        if self.stream.is_some() {
+            self.end.wait_before_drop();
         }
     }
 }
 
 impl ResidentState {
-    /// On the device whose context is current.
-    fn new(device: u32) -> Result<Self, CudaError> {
+    fn new(device: &Arc<Device>) -> Result<Self, CudaError> {
         Ok(Self {
-            timers: TimerPool::new(device)?,
+            use_of_workspace: LastUse { stream: None, end: Event::new(device)? },
             workspace: Workspace::default(),
-            workspace_stream: None,
-            workspace_free: Event::new(device)?,
             order: Event::new(device)?,
+            timers: TimerPool::new(device)?,
         })
     }
 
@@ -162,8 +176,9 @@ impl ResidentState {
         work: impl FnOnce(u64) -> Result<(), CudaError>,
     ) -> Result<Enqueued, CudaError> {
         let handle = stream.raw() as usize;
-        if bytes > 0 && self.workspace_stream.is_some_and(|last| last != handle) {
-            stream.wait(&self.workspace_free)?;
+        let last = &mut self.use_of_workspace;
+        if bytes > 0 && last.stream.is_some_and(|last| last != handle) {
+            stream.wait(&last.end)?;
         }
         let other_source = streams[0].as_ref().filter(|source| source.raw() as usize != handle);
         if let Some(source) = other_source {
@@ -174,8 +189,8 @@ impl ResidentState {
         work(self.workspace.address())?;
         self.timers.stop(stream)?;
         if bytes > 0 {
-            stream.record(&self.workspace_free)?;
-            self.workspace_stream = Some(handle);
+            stream.record(&last.end)?;
+            last.stream = Some(handle);
         }
         if let Some(source) = other_source {
             source.wait_for(stream, &self.order)?;
@@ -185,14 +200,6 @@ impl ResidentState {
             stream.synchronize()?;
         }
         Ok(Enqueued { specialised, synchronized, kernel })
-    }
-
-    /// Allocates workspace of so many bytes, when nothing uses the old one any more.
-    fn replace_workspace(&mut self, bytes: usize, stream: &Stream) -> Result<(), CudaError> {
-        if self.workspace_stream.take().is_some() {
-            self.workspace_free.synchronize()?;
-        }
-        self.workspace.replace(bytes, stream)
     }
 }
 
@@ -217,7 +224,7 @@ struct TimerPool {
 }
 
 impl TimerPool {
-    fn new(device: u32) -> Result<Self, CudaError> {
+    fn new(device: &Arc<Device>) -> Result<Self, CudaError> {
         let timer = |_| Ok([Event::timed(device)?, Event::timed(device)?]);
         let idle = (0..TIMERS).map(timer).collect::<Result<_, CudaError>>()?;
         Ok(Self { idle, running: VecDeque::new(), frames: TimingSampler::default(), is_timing: false })

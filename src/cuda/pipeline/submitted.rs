@@ -4,16 +4,16 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::TransferPath;
 use super::frame_slot::FrameSlot;
+use super::route::Route;
 use crate::cuda::driver::Event;
 use crate::cuda::driver::device::Device;
 use crate::cuda::error::CudaError;
 use crate::cuda::transfer::schedule::Schedule;
 use crate::filter::plane::HostPlaneMut;
 
-/// How long the steps of a frame took by the device's clock, each from its first band to its last; the steps of several bands
-/// overlap. `None` for a step that the frame does not need, and for all of them if the frame was not timed.
+/// How long a frame took by the device's clock, each from its first band to its last; those of several bands overlap. `None` for what
+/// the frame does not need, and for all if the frame was not timed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Times {
     /// Host to device.
@@ -49,15 +49,11 @@ pub struct SubmittedFrame {
     /// `None` once the device has stopped using it, or when that can never be known.
     pub(super) slot: Option<FrameSlot>,
     pub(super) schedule: Arc<Schedule>,
-    /// Whether parts of it are covered.
-    pub(super) is_cover: bool,
-    pub(super) paths: [TransferPath; 2],
+    pub(super) route: Route,
     /// Where the frame is downloaded to; empty if it stays on the device.
     pub(super) destination: Vec<HostPlaneMut>,
     pub(super) times: Times,
     pub(super) started: Instant,
-    /// Whether no other frame was in flight when it was submitted.
-    pub(super) was_alone: bool,
     /// See `Program::specialised`.
     pub specialised: Option<bool>,
     pub(super) device: Arc<Device>,
@@ -93,14 +89,14 @@ impl SubmittedFrame {
             }
             Err(error) => {
                 std::mem::forget(slot);
-                if uses_frame_memory(self.paths) { Err(error) } else { Ok(()) }
+                if self.route.uses_frame_memory() { Err(error) } else { Ok(()) }
             }
         }
     }
 
-    /// The end of its last step.
+    /// The end of its last piece.
     fn downloaded<'a>(&self, slot: &'a FrameSlot) -> &'a Event {
-        let count = self.schedule.steps.len();
+        let count = self.schedule.pieces.len();
         &slot.events(count - 1, count).downloaded
     }
 
@@ -111,9 +107,4 @@ impl SubmittedFrame {
         // A failure is reported when the frame is completed.
         self.downloaded(slot).is_done().unwrap_or(true)
     }
-}
-
-/// Whether the device accesses the memory of the frames themselves.
-pub fn uses_frame_memory(paths: [TransferPath; 2]) -> bool {
-    paths != [TransferPath::Staged; 2]
 }

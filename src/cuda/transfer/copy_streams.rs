@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use crate::cuda::driver::Stream;
+use crate::cuda::driver::device::Device;
 use crate::cuda::error::CudaError;
 
 /// One stream for each direction. Copies of one direction take turns on the bus anyway. With streams of its own, an engine with
@@ -18,8 +19,8 @@ pub struct CopyStreams {
 }
 
 impl CopyStreams {
-    /// On the device whose context is current.
-    pub fn new(device: u32) -> Result<Self, CudaError> {
+    /// On a device.
+    pub fn new(device: &Arc<Device>) -> Result<Self, CudaError> {
         Ok(Self { upload: Stream::new(device)?, download: Stream::new(device)?, in_flight: Arc::default() })
     }
 

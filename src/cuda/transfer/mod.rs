@@ -11,6 +11,6 @@ mod staging;
 mod threaded_copy;
 
 pub use copy_streams::CopyStreams;
-pub use pinned::{HostRegistration, PinnedBytes, PinnedSource};
+pub use pinned::{PinnedBytes, PinnedSource};
 pub use staging::{FrameBuffers, SharedPlanes};
 pub use threaded_copy::ThreadedCopy;

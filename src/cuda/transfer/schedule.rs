@@ -3,7 +3,6 @@
 //! and what it covers.
 
 use std::ops::Range;
-use std::sync::Arc;
 
 use super::bands::{self, Band};
 use crate::cuda::kernels::abi::COVER_GROUP;
@@ -13,39 +12,58 @@ use crate::filter::parts::{Accesses, Job, Parts, joined};
 use crate::filter::picture::FieldRect;
 use crate::filter::regions::Rect;
 
-/// A step of a schedule.
+/// Into what a frame is divided.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Division {
+    /// Nothing: the frame stays on the device.
+    Resident,
+    /// So many bands; of a cover one piece.
+    Into(usize),
+    /// As many bands as measured fastest; of a cover pieces of [`UPLOAD_BYTES`].
+    Fastest,
+}
+
+/// A piece of a frame: a band, or what is uploaded of a cover at a time.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Step {
+pub struct Piece {
     /// Uploaded.
     pub upload: Vec<ByteRect>,
-    /// The groups of the program that are enqueued after that.
-    pub groups: Range<usize>,
+    /// The sections of the program that are enqueued after that.
+    pub sections: Range<usize>,
     /// Downloaded after that.
     pub download: Vec<ByteRect>,
 }
 
-/// The steps of a frame, at least one, and what its program consists of.
+/// What crosses the bus, and what is computed then.
 #[derive(Debug)]
 pub struct Schedule {
-    /// In order.
-    pub steps: Vec<Step>,
-    /// What each group of the program computes; of a cover all in one.
+    /// In order, at least one.
+    pub pieces: Vec<Piece>,
+    /// What is computed of each band; of a cover all at once.
     pub parts: Vec<Parts>,
     /// The bytes of a frame that a cover writes. They come back through a staging buffer, and into the frame when all has
     /// succeeded.
     pub writes: Vec<ByteRect>,
+    /// Whether a cover uploads so many rectangles that also pinned memory is staged.
+    pub is_scattered: bool,
 }
 
 /// Bytes of an upload of a cover from a staging buffer. The next ones are staged while it runs.
 const UPLOAD_BYTES: usize = 512 << 10;
+/// More rectangles of pinned memory are staged, because enqueuing a copy takes 2.3 to 4 µs.
+const MAX_DIRECT_UPLOADS: usize = 32;
 
 impl Schedule {
-    /// For a job. A whole frame is divided into `requested` bands, or into as many as measured fastest; what a cover uploads
-    /// into one piece if one is requested, else into pieces of [`UPLOAD_BYTES`].
-    pub fn new(job: &Job, requested: Option<usize>) -> Self {
+    /// For a job.
+    pub fn new(job: &Job, division: Division) -> Self {
         match &job.accesses {
-            None => Self::frame(job, requested),
-            Some(accesses) => Self::cover(job, accesses, if requested == Some(1) { usize::MAX } else { UPLOAD_BYTES }),
+            _ if division == Division::Resident => {
+                let sections = 0..1 + usize::from(job.accesses.is_some());
+                let piece = Piece { upload: Vec::new(), sections, download: Vec::new() };
+                Self { pieces: vec![piece], parts: vec![job.parts.clone()], writes: Vec::new(), is_scattered: false }
+            }
+            None => Self::frame(job, if let Division::Into(count) = division { Some(count) } else { None }),
+            Some(accesses) => Self::cover(job, accesses, division),
         }
     }
 
@@ -59,56 +77,36 @@ impl Schedule {
             };
             rows.map(rect).collect()
         };
-        let step = |(index, Band { upload, download, .. }): (usize, &Band)| Step {
+        let piece = |(index, Band { upload, download, .. }): (usize, &Band)| Piece {
             upload: rects(upload),
-            groups: index..index + 1,
+            sections: index..index + 1,
             download: rects(download),
         };
-        let steps = bands.iter().enumerate().map(step).collect();
-        Self { steps, parts: bands.iter().map(|band| plan.rows(&band.process)).collect(), writes: Vec::new() }
+        let pieces = bands.iter().enumerate().map(piece).collect();
+        let parts = bands.iter().map(|band| plan.rows(&band.process)).collect();
+        Self { pieces, parts, writes: Vec::new(), is_scattered: false }
     }
 
-    fn cover(job: &Job, Accesses { reads, writes }: &Accesses, piece_bytes: usize) -> Self {
+    fn cover(job: &Job, Accesses { reads, writes }: &Accesses, division: Division) -> Self {
         let layouts = job.plan.layouts();
         let written = writes.iter().flat_map(|(plane, covered)| ByteRect::covered(*plane, *covered));
         let writes = byte_rect::disjoint(written);
         let download =
             writes.iter().map(|rect| rect.aligned(COVER_GROUP as usize, layouts[rect.plane].row_bytes())).collect();
-        let uploads = (0..layouts.len()).flat_map(|plane| uploads(reads, plane, &layouts[plane]));
-        let mut uploads = in_pieces(uploads, piece_bytes);
+        let uploads: Vec<ByteRect> =
+            (0..layouts.len()).flat_map(|plane| uploads(reads, plane, &layouts[plane])).collect();
+        let is_scattered = uploads.len() > MAX_DIRECT_UPLOADS;
+        let is_staged = is_scattered || division == Division::Fastest;
+        let mut uploads = in_pieces(uploads.into_iter(), if is_staged { UPLOAD_BYTES } else { usize::MAX });
         let last = uploads.pop().unwrap_or_default();
-        let before = uploads.into_iter().map(|upload| Step { upload, groups: 0..0, download: Vec::new() });
-        let steps = before.chain([Step { upload: last, groups: 0..2, download }]).collect();
-        Self { steps, parts: vec![job.parts.clone()], writes }
+        let before = uploads.into_iter().map(|upload| Piece { upload, sections: 0..0, download: Vec::new() });
+        let pieces = before.chain([Piece { upload: last, sections: 0..2, download }]).collect();
+        Self { pieces, parts: vec![job.parts.clone()], writes, is_scattered }
     }
 
     /// The rectangles that are uploaded.
     pub fn uploads(&self) -> impl Iterator<Item = &ByteRect> {
-        self.steps.iter().flat_map(|step| &step.upload)
-    }
-}
-
-/// The schedules of the last jobs, the most recently used last.
-#[derive(Default)]
-pub struct ScheduleCache(Vec<(Arc<Job>, Option<usize>, Arc<Schedule>)>);
-
-impl ScheduleCache {
-    /// Frames of a stream take turns with few jobs.
-    const CAPACITY: usize = 4;
-
-    /// The schedule of a job; see [`Schedule::new`].
-    pub fn get(&mut self, job: &Arc<Job>, requested: Option<usize>) -> Arc<Schedule> {
-        let serves = |(of, bands, _): &(Arc<Job>, Option<usize>, _)| Arc::ptr_eq(of, job) && *bands == requested;
-        let cached = match self.0.iter().rposition(serves) {
-            Some(index) => self.0.remove(index),
-            None => {
-                self.0.drain(..(self.0.len() + 1).saturating_sub(Self::CAPACITY));
-                (Arc::clone(job), requested, Arc::new(Schedule::new(job, requested)))
-            }
-        };
-        let schedule = Arc::clone(&cached.2);
-        self.0.push(cached);
-        schedule
+        self.pieces.iter().flat_map(|piece| &piece.upload)
     }
 }
 
@@ -158,13 +156,15 @@ fn in_pieces(rects: impl Iterator<Item = ByteRect>, most: usize) -> Vec<Vec<Byte
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
     use crate::cuda::kernels::tiles::TILES;
     use crate::filter::BlurParams;
     use crate::filter::cover::{BlurRegion, Cover, Hide};
     use crate::filter::plan::{Plan, Selection};
 
-    fn schedule(regions: &[([u32; 4], f64)], requested: Option<usize>) -> Schedule {
+    fn schedule(regions: &[([u32; 4], f64)], division: Division) -> Schedule {
         let region = |([x, y, width, height], sigma): &([u32; 4], f64)| BlurRegion {
             rect: Rect::new(*x, *y, *width, *height).unwrap(),
             params: BlurParams::new(*sigma, 0).unwrap(),
@@ -172,32 +172,32 @@ mod tests {
         let hide = Hide::Blur { planes: Selection::ALL, regions: regions.iter().map(region).collect() };
         let layouts = [PlaneLayout::new(400, 2000, 3, 8)];
         let plan = Plan::cover(&Cover::from(hide), &layouts, |options| Arc::new(Plan::new(options, &layouts)));
-        Schedule::new(&Job::cover(plan, TILES), requested)
+        Schedule::new(&Job::cover(plan, TILES), division)
     }
 
     #[test]
     fn a_plane_is_uploaded_once_at_most() {
-        let apart = schedule(&[([50, 50, 40, 40], 1.0), ([300, 200, 9, 9], 2.0)], Some(1));
+        let apart = schedule(&[([50, 50, 40, 40], 1.0), ([300, 200, 9, 9], 2.0)], Division::Into(1));
         assert_eq!(apart.uploads().count(), 2);
         let bytes = |schedule: &Schedule| schedule.uploads().map(ByteRect::size).sum::<usize>();
         assert!(bytes(&apart) < 400 * 2000 * 3 / 10);
         let sigmas = [1.0, 2.0, 3.0, 3.4];
         let whole = sigmas.map(|sigma| ([50, 50, 300 - sigma as u32, 1900], sigma));
-        let [one, pieces] = [Some(1), None].map(|requested| schedule(&whole, requested));
-        assert_eq!((one.uploads().count(), one.steps.len()), (1, 1));
+        let [one, pieces] = [Division::Into(1), Division::Fastest].map(|division| schedule(&whole, division));
+        assert_eq!((one.uploads().count(), one.pieces.len()), (1, 1));
         assert!(bytes(&one) <= 400 * 2000 * 3);
         assert_eq!(bytes(&pieces), bytes(&one), "the pieces are the whole");
-        assert!(pieces.steps.len() > 2 && pieces.steps.iter().all(|step| step.upload.len() == 1));
-        // Only the last step computes and downloads.
-        let (last, before) = pieces.steps.split_last().unwrap();
-        assert!(!last.groups.is_empty() && !last.download.is_empty());
-        assert!(before.iter().all(|step| step.groups.is_empty() && step.download.is_empty()));
+        assert!(pieces.pieces.len() > 2 && pieces.pieces.iter().all(|piece| piece.upload.len() == 1));
+        // Only the last piece computes and downloads.
+        let (last, before) = pieces.pieces.split_last().unwrap();
+        assert!(!last.sections.is_empty() && !last.download.is_empty());
+        assert!(before.iter().all(|piece| piece.sections.is_empty() && piece.download.is_empty()));
     }
 
     /// Threads write rectangles of a frame in any order.
     #[test]
     fn what_is_written_does_not_overlap() {
-        let writes = schedule(&[([50, 50, 40, 40], 1.0), ([80, 80, 40, 40], 2.0)], None).writes;
+        let writes = schedule(&[([50, 50, 40, 40], 1.0), ([80, 80, 40, 40], 2.0)], Division::Fastest).writes;
         assert_eq!(writes.iter().map(ByteRect::size).sum::<usize>(), 3 * (2 * 40 * 40 - 10 * 10));
         for (index, rect) in writes.iter().enumerate() {
             assert!(!writes[..index].iter().any(|other| other.overlaps(rect)), "{writes:?}");

@@ -44,7 +44,6 @@ pub fn plane_offsets(layouts: &[PlaneLayout]) -> (Vec<PlaneOffset>, usize) {
 }
 
 /// The memory for one of the two frames of a blur, allocated when a frame first needs it.
-#[derive(Debug)]
 pub struct FrameBuffers {
     layouts: Vec<PlaneLayout>,
     planes: Vec<PlaneOffset>,
@@ -62,7 +61,7 @@ impl FrameBuffers {
     }
 
     /// Allocates device memory, and a staging buffer if `staged`, unless they are there. Says whether device memory was
-    /// allocated, which can be used on other streams only after `stream` is synchronised. The context is current.
+    /// allocated, which can be used on other streams only after `stream` is synchronised.
     pub fn reserve(&mut self, staged: bool, stream: &Stream) -> Result<bool, CudaError> {
         let is_new = self.device.is_none();
         if is_new {

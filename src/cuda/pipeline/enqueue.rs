@@ -1,23 +1,24 @@
 // SPDX-License-Identifier: MPL-2.0
-//! The steps of a frame: upload, kernels, download. What is resident is neither uploaded nor downloaded.
+//! Enqueues a frame: upload, kernels, download, piece by piece. What is resident is neither uploaded nor downloaded.
 
-use super::TransferPath;
-use super::frame_slot::{BandEvents, FrameSlot};
+use super::frame_slot::{FrameSlot, PieceEvents};
 use super::promised_frames::PromisedFrames;
+use super::route::{Route, TransferPath};
 use crate::cuda::driver::{CopyAddress, Stream};
 use crate::cuda::error::CudaError;
 use crate::cuda::kernels::bytes::{self, ByteWrite};
 use crate::cuda::kernels::launch::Launch;
 use crate::cuda::kernels::lower::DevicePlanes;
-use crate::cuda::program::{KernelSelector, Program};
+use crate::cuda::kernels::prebuilt::PrebuiltKernels;
+use crate::cuda::program::Program;
 use crate::cuda::transfer::schedule::Schedule;
-use crate::cuda::transfer::{SharedPlanes, ThreadedCopy};
+use crate::cuda::transfer::{CopyStreams, SharedPlanes, ThreadedCopy};
 use crate::filter::byte_rect::ByteRect;
 use crate::filter::frame::FrameMemory;
 use crate::filter::plane::{DevicePlane, HostPlaneMut, PlaneMemory};
 use crate::threads::Threads;
 
-/// The streams that a frame's steps are enqueued on; they may be the same.
+/// The streams that a frame is enqueued on; they may be the same.
 #[derive(Clone, Copy)]
 pub struct Streams<'a> {
     pub upload: &'a Stream,
@@ -26,9 +27,15 @@ pub struct Streams<'a> {
 }
 
 impl<'a> Streams<'a> {
-    /// One stream for all steps.
+    /// One stream for all.
     pub fn single(stream: &'a Stream) -> Self {
         Self { upload: stream, compute: stream, download: stream }
+    }
+
+    /// Those of a frame on this route.
+    pub fn of(route: &Route, compute: &'a Stream, copies: &'a CopyStreams) -> Self {
+        let (upload, download) = (&copies.upload, &copies.download);
+        if route.by_events { Self { upload, compute, download } } else { Self::single(compute) }
     }
 
     /// Waits for all of them, and returns whether that succeeded: nothing that was enqueued is running any more.
@@ -37,30 +44,27 @@ impl<'a> Streams<'a> {
     }
 }
 
-/// A frame that is enqueued, and all that its steps use.
-pub struct Steps<'a> {
-    pub selector: &'a KernelSelector,
+/// A frame that is enqueued, and all that it uses.
+pub struct FrameToEnqueue<'a> {
     pub frames: &'a PromisedFrames<'a>,
-    pub paths: [TransferPath; 2],
-    /// Whether parts of the frame are covered.
-    pub is_cover: bool,
+    pub route: Route,
     pub planes: &'a DevicePlanes,
     /// With this frame's addresses.
     pub program: &'a Program,
     pub schedule: &'a Schedule,
     pub slot: &'a FrameSlot,
     pub streams: Streams<'a>,
-    /// Whether the parts of a step wait for each other by events, because their streams differ.
-    pub by_events: bool,
+    /// They copy rectangles of covers.
+    pub kernels: &'a PrebuiltKernels,
 }
 
-/// More rectangles in a step of a cover are moved by a kernel, because enqueuing a copy takes 2.3 to 4 µs.
+/// More rectangles in a piece of a cover are moved by a kernel, because enqueuing a copy takes 2.3 to 4 µs.
 const MAX_COPIES: usize = 4;
 /// A download of up to so many bytes is faster by a kernel.
 const KERNEL_BYTES: usize = 1 << 20;
 
-impl Steps<'_> {
-    /// Enqueues all steps. Pageable memory is staged meanwhile. The context is current, and nobody else uses the slot until
+impl FrameToEnqueue<'_> {
+    /// Enqueues all pieces. Pageable memory is staged meanwhile. The context is current, and nobody else uses the slot until
     /// `streams` have done the work, also if this fails.
     pub fn enqueue(&self, threads: &Threads) -> Result<(), CudaError> {
         let FrameSlot { order, begin, .. } = self.slot;
@@ -71,53 +75,53 @@ impl Steps<'_> {
         if self.slot.is_timed {
             self.streams.upload.record(begin)?;
         }
-        let process_and_download = |step: usize| -> Result<(), CudaError> {
-            self.process(step)?;
-            self.download(step)
+        let process_and_download = |piece: usize| -> Result<(), CudaError> {
+            self.process(piece)?;
+            self.download(piece)
         };
-        let steps = &self.schedule.steps;
-        if let (FrameMemory::Host(from), TransferPath::Staged) = (self.frames.source(), self.paths[0]) {
-            let copy = ThreadedCopy::new(steps.iter().map(|step| &step.upload[..]));
+        let pieces = &self.schedule.pieces;
+        if let (FrameMemory::Host(from), TransferPath::Staged) = (self.frames.source(), self.route.paths[0]) {
+            let copy = ThreadedCopy::new(pieces.iter().map(|piece| &piece.upload[..]));
             let planes = SharedPlanes::new(from, &self.slot.source.staging_planes());
             // SAFETY: the frame is valid and has the slot's layouts; each byte is staged once, and no earlier frame uses the slot.
             let stage = |rect: &ByteRect| unsafe { planes.copy(rect) };
-            copy.copy_in(threads, stage, |step| {
-                self.upload(step)?;
-                process_and_download(step)
+            copy.copy_in(threads, stage, |piece| {
+                self.upload(piece)?;
+                process_and_download(piece)
             })?;
         } else {
-            // Enqueuing a step takes half as long as uploading it: two uploads ahead keep the bus busy, and more would only
+            // Enqueuing a piece takes half as long as uploading it: two uploads ahead keep the bus busy, and more would only
             // delay the first download.
             const AHEAD: usize = 2;
             self.upload(0)?;
-            for step in 1..steps.len() + AHEAD {
-                if step < steps.len() {
-                    self.upload(step)?;
+            for piece in 1..pieces.len() + AHEAD {
+                if piece < pieces.len() {
+                    self.upload(piece)?;
                 }
-                if step >= AHEAD {
-                    process_and_download(step - AHEAD)?;
+                if piece >= AHEAD {
+                    process_and_download(piece - AHEAD)?;
                 }
             }
         }
         Ok(())
     }
 
-    fn events(&self, step: usize) -> &BandEvents {
-        self.slot.events(step, self.schedule.steps.len())
+    fn events(&self, piece: usize) -> &PieceEvents {
+        self.slot.events(piece, self.schedule.pieces.len())
     }
 
-    /// Enqueues the upload of a step, which is in the staging buffer on the staged path.
-    fn upload(&self, step: usize) -> Result<(), CudaError> {
-        let (stream, rects) = (self.streams.upload, &self.schedule.steps[step].upload[..]);
+    /// Enqueues the upload of a piece, which is in the staging buffer on the staged path.
+    fn upload(&self, piece: usize) -> Result<(), CudaError> {
+        let (stream, rects) = (self.streams.upload, &self.schedule.pieces[piece].upload[..]);
         let (buffers, to) = (&self.slot.source, &self.planes.sources);
         // SAFETY: the rectangles are in the source or the staging buffer, and in the slot's device memory, which live until the
         // copy is complete: the frames by their owner's promise, the slot because it is leaked if that is not known.
         unsafe {
-            match (self.paths[0], self.frames.source()) {
+            match (self.route.paths[0], self.frames.source()) {
                 (TransferPath::Direct, FrameMemory::Host(from)) => copy_rects(stream, rects.iter().copied(), from, to)?,
-                (TransferPath::Staged, _) if self.is_cover && rects.len() > MAX_COPIES => {
+                (TransferPath::Staged, _) if self.route.is_cover && rects.len() > MAX_COPIES => {
                     let launches = copies(rects, &on_device(&buffers.staging_planes()), to);
-                    self.selector.enqueue_launches(stream, &launches)?;
+                    self.kernels.enqueue(stream, &launches)?;
                 }
                 (TransferPath::Staged, _) => {
                     let rects = rects.iter().map(|rect| buffers.between_blocks(rect));
@@ -126,48 +130,48 @@ impl Steps<'_> {
                 _ => (),
             }
         }
-        stream.record(&self.events(step).uploaded)
+        stream.record(&self.events(piece).uploaded)
     }
 
-    /// Enqueues the kernels of a step.
-    fn process(&self, step: usize) -> Result<(), CudaError> {
-        let (stream, events) = (self.streams.compute, self.events(step));
-        let groups = self.schedule.steps[step].groups.clone();
-        if groups.is_empty() {
+    /// Enqueues the kernels of a piece.
+    fn process(&self, piece: usize) -> Result<(), CudaError> {
+        let (stream, events) = (self.streams.compute, self.events(piece));
+        let sections = self.schedule.pieces[piece].sections.clone();
+        if sections.is_empty() {
             return Ok(());
         }
-        if self.by_events {
+        if self.route.by_events {
             stream.wait(&events.uploaded)?;
         }
-        for group in groups {
+        for section in sections {
             // SAFETY: the planes are the frame's or the slot's, and the workspace is large enough for the whole frame; all live
             // until the kernels have ended.
-            unsafe { self.selector.enqueue(stream, self.program, group) }?;
+            unsafe { self.program.enqueue(stream, section) }?;
         }
         stream.record(&events.processed)
     }
 
-    /// Enqueues the download of a step.
-    fn download(&self, step: usize) -> Result<(), CudaError> {
+    /// Enqueues the download of a piece.
+    fn download(&self, piece: usize) -> Result<(), CudaError> {
         let (stream, rects, events) =
-            (self.streams.download, &self.schedule.steps[step].download[..], self.events(step));
-        let is_last = step + 1 == self.schedule.steps.len();
-        if self.is_cover && !is_last {
+            (self.streams.download, &self.schedule.pieces[piece].download[..], self.events(piece));
+        let (is_cover, is_last) = (self.route.is_cover, piece + 1 == self.schedule.pieces.len());
+        if is_cover && !is_last {
             return Ok(());
         }
-        if self.by_events {
+        if self.route.by_events {
             stream.wait(&events.processed)?;
         }
-        let (buffers, from) = (self.slot.downloads(self.is_cover), &self.planes.destinations);
+        let (buffers, from) = (self.slot.downloads(is_cover), &self.planes.destinations);
         let is_small = || rects.len() > MAX_COPIES || rects.iter().map(ByteRect::size).sum::<usize>() <= KERNEL_BYTES;
         // SAFETY: the rectangles are in the slot's device memory, and in the destination or the staging buffer, which live
         // until the copy is complete.
         unsafe {
-            match (self.paths[1], self.frames.destination()) {
+            match (self.route.paths[1], self.frames.destination()) {
                 (TransferPath::Direct, FrameMemory::Host(to)) => copy_rects(stream, rects.iter().copied(), from, to)?,
-                (TransferPath::Staged, _) if self.is_cover && is_small() => {
+                (TransferPath::Staged, _) if is_cover && is_small() => {
                     let launches = copies(rects, from, &on_device(&buffers.staging_planes()));
-                    self.selector.enqueue_launches(stream, &launches)?;
+                    self.kernels.enqueue(stream, &launches)?;
                 }
                 (TransferPath::Staged, _) => {
                     let rects = rects.iter().map(|rect| buffers.between_blocks(rect));
@@ -177,7 +181,7 @@ impl Steps<'_> {
             }
         }
         // Bands of a staged frame are waited for one by one, of others only the end is.
-        if self.paths[1] == TransferPath::Staged || is_last {
+        if self.route.paths[1] == TransferPath::Staged || is_last {
             stream.record(&events.downloaded)?;
         }
         Ok(())
