@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use common::Noise;
-use common::borrowed::Borrowing;
+use common::borrowed::{Borrowing, FrameMut};
 use common::cases::{self, Case, Content};
 use common::device_frames::{all_covers, blur};
 use common::pictures::{self, Picture};
@@ -29,7 +29,7 @@ use gstcudagaussblur::cuda::transfer::schedule::{Division, Schedule};
 use gstcudagaussblur::cuda::{DevicePlanes, TILES};
 use gstcudagaussblur::engine::{Cover, Engine, Softness};
 use gstcudagaussblur::filter::BlurParams;
-use gstcudagaussblur::filter::frame::{Frame, FrameMut, Plane, PlaneLayout, Role, SampleLayout};
+use gstcudagaussblur::filter::frame::{Frame, Plane, PlaneLayout, Role, SampleLayout};
 use gstcudagaussblur::filter::operation::{Buffer, Operation, View};
 use gstcudagaussblur::filter::parts::{Job, Parts};
 use gstcudagaussblur::filter::plan::{AlphaMode, Options, Plan};

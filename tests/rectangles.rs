@@ -6,13 +6,14 @@ use std::sync::Arc;
 
 use libtest_mimic::Arguments;
 
+use common::borrowed::pair;
 use common::checks::{trial, under_valgrind};
 use common::device_frames::{covers, soft_covers};
 use common::pictures::{Picture, kinds, pitch, rect, resized};
 use common::{Noise, cases};
 use gstcudagaussblur::cpu::{CpuEngine, InstructionSet, TILES};
 use gstcudagaussblur::filter::cover::Softness;
-use gstcudagaussblur::filter::frame::{Destination, Source, ValidFrames};
+use gstcudagaussblur::filter::frame::ValidFrames;
 use gstcudagaussblur::filter::parts::{Job, Needs};
 use gstcudagaussblur::filter::picture::FieldRect;
 use gstcudagaussblur::filter::plan::Plan;
@@ -40,7 +41,8 @@ fn poisoned(picture: &Picture, parts: &[(usize, FieldRect)]) -> Picture {
 /// Executes a job from a picture onto a copy of another one.
 fn run(cpu: &mut CpuEngine, job: &Job, soft: Option<&Softness>, from: &Picture, onto: &Picture) -> Picture {
     let mut out = onto.clone();
-    let mut frames = ValidFrames::new(Source::Host(from.frame()), Destination::Host(out.frame_mut())).unwrap();
+    // SAFETY: the pictures are borrowed longer, the one that is written mutably.
+    let mut frames = unsafe { ValidFrames::new(pair(&from.frame(), &mut out.frame_mut())) }.unwrap();
     cpu.run(&mut frames, job, soft).unwrap();
     out
 }

@@ -1,7 +1,7 @@
 //! What the GPU benches share: frames and time measurements.
 
 #[path = "../../tests/common/borrowed.rs"]
-mod borrowed;
+pub mod borrowed;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use gstcudagaussblur::cuda::driver::{DeviceMemory, Event, Stream};
 use gstcudagaussblur::cuda::{CudaEngine, DevicePlanes, Image};
 use gstcudagaussblur::engine::Engine;
 use gstcudagaussblur::filter::BlurParams;
-use gstcudagaussblur::filter::frame::{Frame, FrameMut, Plane, PlaneLayout};
+use gstcudagaussblur::filter::frame::{Frame, Plane, PlaneLayout};
 use gstcudagaussblur::filter::plan::{Options, Plan};
 use gstcudagaussblur::filter::plane::DevicePlane;
 
@@ -69,7 +69,7 @@ pub fn compile_specialised(image: Image, layouts: &[PlaneLayout], options: impl 
         let plane = |layout: &PlaneLayout| Plane { layout: *layout, pitch: layout.row_bytes(), data: &src[..] };
         let frame: Frame = layouts.iter().map(plane).collect();
         let out = layouts.iter().zip(&mut dst);
-        let mut out: FrameMut =
+        let mut out: borrowed::FrameMut =
             out.map(|(layout, dst)| Plane { layout: *layout, pitch: layout.row_bytes(), data: &mut dst[..] }).collect();
         engine.blur(options, &frame, &mut out).expect("a blurred frame");
         if engine.stats().kernel_name.starts_with("special") {

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::borrowed::Borrowing;
+use crate::borrowed::{Borrowing, FrameMut, pair};
 use gst::prelude::*;
 use gst_video::{VideoFormat, VideoInfo};
 use gstcudagaussblur::cpu::{CpuEngine, TILES};
 use gstcudagaussblur::element::format::formats;
 use gstcudagaussblur::engine::{BlurRegion, Cover, Engine, FrameAccess, Hide};
 use gstcudagaussblur::filter::BlurParams;
-use gstcudagaussblur::filter::frame::{Destination, Frame, FrameMut, Plane, PlaneLayout, Source};
+use gstcudagaussblur::filter::frame::{Frame, FramePair, Plane, PlaneLayout};
 use gstcudagaussblur::filter::mosaic::MosaicRegion;
 use gstcudagaussblur::filter::parts::Job;
 use gstcudagaussblur::filter::plan::{Plan, Selection};
@@ -136,8 +136,8 @@ struct Pair<'a> {
 
 // SAFETY: the memory is borrowed, and the CPU engine is done with it when `submit` returns.
 unsafe impl FrameAccess for Pair<'_> {
-    fn frames(&mut self) -> (Source<'_>, Destination<'_>) {
-        (Source::Host(source(self.planes, self.source)), Destination::Host(frame(self.planes, self.destination)))
+    fn frames(&mut self) -> FramePair {
+        pair(&source(self.planes, self.source), &mut frame(self.planes, self.destination))
     }
 }
 

@@ -7,8 +7,9 @@ use gstcudagaussblur::cpu::CpuEngine;
 use gstcudagaussblur::cuda::{CudaEngine, PinnedBytes};
 use gstcudagaussblur::engine::{Engine, FrameAccess};
 use gstcudagaussblur::filter::BlurParams;
-use gstcudagaussblur::filter::frame::{Destination, Frame, FrameMut, Plane, PlaneLayout, Source};
+use gstcudagaussblur::filter::frame::{Frame, FramePair, Plane, PlaneLayout};
 
+use crate::common::borrowed::{FrameMut, pair};
 use crate::common::{Outcome, REPETITIONS, layout, median, noise};
 use crate::{BUFFERS, microseconds};
 
@@ -103,9 +104,9 @@ impl Frames {
 // SAFETY: the planes are heap blocks or pinned blocks, whose addresses do not change when `Frames` is moved, and
 // nothing else accesses them while the engine holds it.
 unsafe impl FrameAccess for Frames {
-    fn frames(&mut self) -> (Source<'_>, Destination<'_>) {
-        let (src, dst) = self.views();
-        (Source::Host(src), Destination::Host(dst))
+    fn frames(&mut self) -> FramePair {
+        let (src, mut dst) = self.views();
+        pair(&src, &mut dst)
     }
 }
 

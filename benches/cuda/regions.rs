@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::common::Borrowing;
+use crate::common::borrowed::{Borrowing, FrameMut, pair};
 use gstcudagaussblur::cpu::CpuEngine;
 use gstcudagaussblur::cuda::driver::device::Device;
 use gstcudagaussblur::cuda::driver::{DeviceMemory, Stream};
@@ -12,7 +12,7 @@ use gstcudagaussblur::cuda::{CudaEngine, PinnedBytes, TILES};
 use gstcudagaussblur::engine::{BlurRegion, Cover, Engine, FrameAccess, Hide, Softness};
 use gstcudagaussblur::filter::BlurParams;
 use gstcudagaussblur::filter::byte_rect::ByteRect;
-use gstcudagaussblur::filter::frame::{Destination, DeviceBytes, DeviceFrame, FrameMut, Plane, PlaneLayout, Source};
+use gstcudagaussblur::filter::frame::{FrameMemory, FramePair, Plane, PlaneLayout};
 use gstcudagaussblur::filter::mosaic::MosaicRegion;
 use gstcudagaussblur::filter::parts::Job;
 use gstcudagaussblur::filter::plan::{Plan, Selection};
@@ -127,16 +127,12 @@ struct Resident<'a> {
 
 // SAFETY: the caller keeps the memory and the stream until the stream is synchronised, and accesses nothing before.
 unsafe impl FrameAccess for Resident<'_> {
-    fn frames(&mut self) -> (Source<'_>, Destination<'_>) {
-        let [source, destination] = self.memory.map(|address| {
-            let memory = device_planes(self.planes, address, 64).0;
-            let plane = |(layout, plane): (&PlaneLayout, _)| {
-                let gstcudagaussblur::filter::plane::DevicePlane { address, pitch, len } = plane;
-                Plane { layout: *layout, pitch, data: DeviceBytes { address, len } }
-            };
-            DeviceFrame { planes: self.planes.iter().zip(memory).map(plane).collect(), stream: Some(self.stream) }
+    fn frames(&mut self) -> FramePair {
+        let [source, destination] = self.memory.map(|address| FrameMemory::<*mut u8>::Device {
+            planes: device_planes(self.planes, address, 64).0,
+            stream: Some(self.stream),
         });
-        (Source::Device(source), Destination::Device(destination))
+        FramePair { layouts: self.planes.to_vec(), source: Some(source.as_const()), destination }
     }
 }
 
@@ -217,8 +213,8 @@ struct InPlace<'a> {
 
 // SAFETY: nobody else accesses the memory. The process ends if an engine fails.
 unsafe impl FrameAccess for InPlace<'_> {
-    fn frames(&mut self) -> (Source<'_>, Destination<'_>) {
-        (Source::Host(Vec::new()), Destination::Host(views(self.planes, self.memory)))
+    fn frames(&mut self) -> FramePair {
+        pair(&[], &mut views(self.planes, self.memory))
     }
 }
 
@@ -230,11 +226,9 @@ struct Pair<'a> {
 
 // SAFETY: see `InPlace`.
 unsafe impl FrameAccess for Pair<'_> {
-    fn frames(&mut self) -> (Source<'_>, Destination<'_>) {
-        let InPlace { planes, memory } = &mut self.destination;
-        let source = views(planes, self.source).into_iter();
-        let source = source.map(|plane| Plane { layout: plane.layout, pitch: plane.pitch, data: &*plane.data });
-        (Source::Host(source.collect()), Destination::Host(views(planes, memory)))
+    fn frames(&mut self) -> FramePair {
+        let source = pair(&[], &mut views(self.destination.planes, self.source)).destination.as_const();
+        FramePair { source: Some(source), ..self.destination.frames() }
     }
 }
 

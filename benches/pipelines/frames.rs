@@ -9,7 +9,8 @@ use gstcudagaussblur::cuda::{CudaEngine, PinnedBytes};
 use gstcudagaussblur::element::format::formats;
 use gstcudagaussblur::engine::{Engine, FrameAccess};
 use gstcudagaussblur::filter::BlurParams;
-use gstcudagaussblur::filter::frame::{Destination, Plane, PlaneLayout, Source};
+use gstcudagaussblur::filter::frame::{FrameMemory, FramePair, PlaneLayout};
+use gstcudagaussblur::filter::plane::HostPlaneMut;
 
 use crate::common::{Outcome, noise};
 use crate::push_pipeline::{BUFFERS, FRAMES, Memory, PushPipeline, SINK};
@@ -127,13 +128,16 @@ struct PinnedFrame {
 // SAFETY: the planes are pinned blocks, whose addresses do not change when `PinnedFrame` is moved, and nothing else
 // accesses them while the engine holds it.
 unsafe impl FrameAccess for PinnedFrame {
-    fn frames(&mut self) -> (Source<'_>, Destination<'_>) {
-        let plane = |layout: &PlaneLayout| (*layout, layout.row_bytes());
-        let src = self.layouts.iter().map(plane).zip(&mut self.src);
-        let dst = self.layouts.iter().map(plane).zip(&mut self.dst);
-        let src = src.map(|((layout, pitch), bytes)| Plane { layout, pitch, data: &*bytes.as_mut() });
-        let dst = dst.map(|((layout, pitch), bytes)| Plane { layout, pitch, data: bytes.as_mut() });
-        (Source::Host(src.collect()), Destination::Host(dst.collect()))
+    fn frames(&mut self) -> FramePair {
+        let memory = |bytes: &mut [PinnedBytes]| {
+            let plane = |(layout, bytes): (&PlaneLayout, &mut PinnedBytes)| {
+                let bytes = bytes.as_mut();
+                HostPlaneMut { address: bytes.as_mut_ptr(), pitch: layout.row_bytes(), len: bytes.len() }
+            };
+            FrameMemory::Host(self.layouts.iter().zip(bytes).map(plane).collect())
+        };
+        let (source, destination) = (Some(memory(&mut self.src).as_const()), memory(&mut self.dst));
+        FramePair { layouts: self.layouts.clone(), source, destination }
     }
 }
 

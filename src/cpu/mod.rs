@@ -147,10 +147,21 @@ mod tests {
     use super::*;
     use crate::filter::BlurParams;
     use crate::filter::cover::{BlurRegion, Cover, Hide};
-    use crate::filter::frame::{Destination, Plane, PlaneLayout, Role, SampleLayout, Source, Split};
+    use crate::filter::frame::{FramePair, PlaneLayout, Role, SampleLayout, Split};
     use crate::filter::plan::{AlphaMode, Options, Plan, Selection};
+    use crate::filter::plane::{HostPlane, HostPlaneMut};
     use crate::filter::regions::Area;
     use crate::filter::weights::{Edge, Object, Shape, Weights};
+
+    /// Frames of one plane; without a source, one that is covered in place. They must not outlive what they are borrowed from.
+    fn frames(layout: PlaneLayout, pitch: usize, source: Option<&[u8]>, destination: &mut [u8]) -> ValidFrames {
+        let read =
+            |bytes: &[u8]| FrameMemory::Host(vec![HostPlane { address: bytes.as_ptr(), pitch, len: bytes.len() }]);
+        let to = HostPlaneMut { address: destination.as_mut_ptr(), pitch, len: destination.len() };
+        let (source, destination) = (source.map(read), FrameMemory::Host(vec![to]));
+        // SAFETY: the slices hold the bytes, and the tests drop the frames before they access these again.
+        unsafe { ValidFrames::new(FramePair { layouts: vec![layout], source, destination }) }.unwrap()
+    }
 
     /// Every allocation of a wide blur may fail, temporaries and scratch memory, before anything is written.
     #[test]
@@ -161,9 +172,7 @@ mod tests {
         let (src, untouched) = (vec![99; 600 * 9 * 3], vec![7; 600 * 9 * 3]);
         let blurred = |ceiling: usize| {
             let mut dst = untouched.clone();
-            let from = vec![Plane { layout, pitch: 1800, data: &src[..] }];
-            let to = vec![Plane { layout, pitch: 1800, data: &mut dst[..] }];
-            let mut frames = ValidFrames::new(Source::Host(from), Destination::Host(to)).unwrap();
+            let mut frames = frames(layout, 1800, Some(&src), &mut dst);
             faults::set_ceiling(ceiling);
             let result = CpuEngine::new().run(&mut frames, &job, None);
             faults::set_ceiling(usize::MAX);
@@ -206,8 +215,7 @@ mod tests {
         let mut failed = Vec::new();
         for ceiling in (0..).step_by(4096) {
             let mut frame = picture.clone();
-            let planes = vec![Plane { layout, pitch: 1800, data: &mut frame[..] }];
-            let mut frames = ValidFrames::of_cover(Source::Host(Vec::new()), Destination::Host(planes)).unwrap();
+            let mut frames = frames(layout, 1800, None, &mut frame);
             faults::set_ceiling(ceiling);
             let result = cpu.run(&mut frames, &job, None);
             faults::set_ceiling(usize::MAX);
@@ -253,9 +261,7 @@ mod tests {
             let mut cpu = CpuEngine::new().with_instruction_set(set);
             jobs.each_ref().map(|job| {
                 let mut output = picture.clone();
-                let plane = |data| vec![Plane { layout, pitch: layout.row_bytes(), data }];
-                let to = vec![Plane { layout, pitch: layout.row_bytes(), data: &mut output[..] }];
-                let mut frames = ValidFrames::new(Source::Host(plane(&picture[..])), Destination::Host(to)).unwrap();
+                let mut frames = frames(layout, layout.row_bytes(), Some(&picture), &mut output);
                 cpu.run(&mut frames, job, soft.as_ref()).unwrap();
                 output
             })

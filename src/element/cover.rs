@@ -10,10 +10,11 @@ use crate::filter::BlurParams;
 use crate::filter::frame::{PlaneLayout, Split};
 use crate::filter::mosaic::{self, MosaicRegion};
 use crate::filter::plan::{Options, Selection};
-use crate::filter::regions::{Area, Rect, Region, disjoint, strength_sigma};
+use crate::filter::regions::{Area, Rect, Region, disjoint};
 use crate::filter::weights::{Shape, Weights};
 use crate::regions::frame_regions::{FrameRegion, FrameRegions, Origin};
 use crate::regions::hidden::{self, CoveredPart, Hidden};
+use crate::regions::strength;
 use crate::regions::tracks::Evidence;
 
 /// What is covered in a frame, for the engine, for the statistics and for the message about the frame.
@@ -128,6 +129,6 @@ fn region_params(params: BlurParams, strength: f64, layouts: &[PlaneLayout], obj
     let Area { left, top, right, bottom } = object;
     let shown = Area { right: left + (right - left) / across, bottom: top + (bottom - top) / down, ..object };
     let object = if split == Split::Whole { object } else { shown };
-    let sigma = strength_sigma(params.sigma(), strength, object.short_side());
+    let sigma = strength::sigma(params.sigma(), strength, object.short_side());
     BlurParams::new(sigma, 0).unwrap_or(params)
 }

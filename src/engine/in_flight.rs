@@ -7,20 +7,20 @@ use std::sync::{Arc, OnceLock};
 use super::Work;
 use crate::cuda::{CudaError, SubmittedFrame};
 use crate::filter::cover::Cover;
-use crate::filter::frame::{Destination, Source};
+use crate::filter::frame::FramePair;
 use crate::filter::plan::Options;
 
 /// Access to the memory of a frame that is being blurred.
 ///
 /// # Safety
-/// Until this is dropped, the memory that `frames` returns does not move, although this may; nobody else writes the source, and
-/// nobody else accesses the destination. In device memory, source and destination may be the same, for covers in place. Device
+/// Until this is dropped, the memory that `frames` returns has the length that is said there and does not move, although this may;
+/// nobody else writes the source, nobody else accesses the destination, and planes of the destination do not overlap. In device memory,
+/// source and destination may be the same, for covers in place. Device
 /// memory and streams are of the context that the engine uses, and live until the work that is enqueued on the streams is done.
 /// If this is leaked, the memory is never freed.
 pub unsafe trait FrameAccess: Sized {
-    /// The frame to read and the frame to write. The same at every call. For a cover in place in host memory the source has no
-    /// planes.
-    fn frames(&mut self) -> (Source<'_>, Destination<'_>);
+    /// The frame to read and the frame to write. The same at every call.
+    fn frames(&mut self) -> FramePair;
 
     /// Leaks the memory, because a device may still be using it: nobody may use or free it any more.
     fn leak(self) {
@@ -53,6 +53,7 @@ impl Abandoned {
 pub(super) enum OwnedWork {
     Blur(Options),
     Cover(Box<Cover>),
+    Transfer,
 }
 
 impl From<Work<'_>> for OwnedWork {
@@ -60,6 +61,7 @@ impl From<Work<'_>> for OwnedWork {
         match work {
             Work::Blur(options) => Self::Blur(options),
             Work::Cover(cover) => Self::Cover(Box::new(cover.clone())),
+            Work::Transfer => Self::Transfer,
         }
     }
 }
@@ -69,6 +71,7 @@ impl OwnedWork {
         match self {
             Self::Blur(options) => Work::Blur(*options),
             Self::Cover(cover) => Work::Cover(cover),
+            Self::Transfer => Work::Transfer,
         }
     }
 }

@@ -17,7 +17,8 @@ use crate::cuda::{CudaEngine, PromisedFrames, Submission, SubmitError};
 pub use crate::cuda::{CudaError, HostRegistration, PinnedSource};
 use crate::filter::BlurParams;
 pub use crate::filter::cover::{BlurRegion, Cover, Hide, Softness};
-use crate::filter::frame::{Destination, FrameError, PlaneLayout, Source, ValidFrames};
+use crate::filter::frame::{FrameError, FrameMemory, FramePair, PlaneLayout, ValidFrames};
+use crate::filter::parts::Job;
 use crate::filter::plan::Options;
 use crate::process;
 pub use crate::process::{Level, Sink, set_log_sink as log_to};
@@ -60,6 +61,8 @@ pub enum Work<'a> {
     /// Parts of it are covered. Source and destination are the same memory (in host memory, the source has no planes then); or
     /// they do not overlap, and what is not covered is copied. Bytes between rows of the destination stay unchanged.
     Cover(&'a Cover),
+    /// It is copied to the device, from it, or on it. That does not count as a frame.
+    Transfer,
 }
 
 impl<T: Into<Options>> From<T> for Work<'_> {
@@ -188,18 +191,6 @@ impl Engine {
         self.abandoned.cause.get()
     }
 
-    /// Copies a frame from host memory to device memory or back, and waits; or from device memory to device memory, on its
-    /// stream. It does not count as a frame.
-    pub fn transfer<F: FrameAccess>(&mut self, access: F) -> Result<CompletedFrame<F>, EngineError> {
-        let (stats, backend) = (self.stats, self.active());
-        let completed = self.run(BlurParams::PASSTHROUGH, access);
-        // Those of an engine that has fallen back are of the CPU.
-        if self.active() == backend {
-            self.stats = stats;
-        }
-        completed
-    }
-
     /// Submits a frame, and completes it.
     pub fn run<'w, F: FrameAccess>(
         &mut self,
@@ -242,8 +233,8 @@ impl Engine {
         access: &mut F,
     ) -> Result<Result<Option<State>, SubmitError>, EngineError> {
         let Some(cuda) = &mut self.cuda else { return Ok(Ok(None)) };
-        let (source, destination) = access.frames();
-        let are_on_host = matches!((&source, &destination), (Source::Host(_), Destination::Host(_)));
+        let pair = access.frames();
+        let are_on_host = pair.is_on_host();
         if let Work::Cover(cover) = work
             && are_on_host
             && !self.covers_on_device
@@ -251,11 +242,9 @@ impl Engine {
         {
             return Ok(Ok(None));
         }
-        let frames = work.validate(source, destination)?;
-        let (job, soft) = match work {
-            Work::Blur(options) => (self.jobs.blur(options, frames.layouts()), None),
-            Work::Cover(cover) => (self.jobs.cover(cover, frames.layouts(), TilesOf::Cuda), cover.soft.as_ref()),
-        };
+        // SAFETY: `FrameAccess` promises it for as long as `access` lives.
+        let frames = unsafe { work.validate(pair) }?;
+        let (job, soft) = work.job(&mut self.jobs, frames.layouts(), TilesOf::Cuda);
         if job.is_empty() && are_on_host {
             return Ok(Ok(None));
         }
@@ -265,7 +254,9 @@ impl Engine {
         let state = cuda.submit(&mut frames, &job, soft).map(|submission| match submission {
             Submission::InFlight(frame) => State::InFlight(frame, work.into()),
             Submission::Resident(enqueued) => {
-                self.stats.add_resident_frame(cuda, &enqueued);
+                if work.counts() {
+                    self.stats.add_resident_frame(cuda, &enqueued);
+                }
                 State::Done { queued: !enqueued.synchronized }
             }
         });
@@ -292,11 +283,13 @@ impl Engine {
 
     /// Waits for a frame, the oldest in flight, which is to be completed later.
     pub fn wait<F: FrameAccess>(&mut self, in_flight: &mut InFlightFrame<F>) -> Result<(), EngineError> {
-        let State::InFlight(frame, _) = &mut in_flight.state else { return Ok(()) };
+        let State::InFlight(frame, work) = &mut in_flight.state else { return Ok(()) };
         let error = match &mut self.cuda {
             Some(cuda) => match cuda.complete(frame) {
                 Ok(times) => {
-                    self.stats.add_cuda_frame(cuda, &times);
+                    if work.work().counts() {
+                        self.stats.add_cuda_frame(cuda, &times);
+                    }
                     in_flight.state = State::Done { queued: false };
                     return Ok(());
                 }
@@ -326,7 +319,7 @@ impl Engine {
         error: Option<CudaError>,
         settled: Result<(), CudaError>,
     ) -> Result<(F, Option<CudaError>), EngineError> {
-        let is_on_device = !matches!(access.frames(), (Source::Host(_), Destination::Host(_)));
+        let is_on_device = !access.frames().is_on_host();
         if let Err(cause) = &settled {
             self.abandoned.count(cause);
         }
@@ -362,18 +355,15 @@ impl Engine {
     }
 
     fn run_on_cpu<F: FrameAccess>(&mut self, work: Work, access: &mut F) -> Result<(), EngineError> {
-        let (source, destination) = access.frames();
-        let mut frames = work.validate(source, destination)?;
+        // SAFETY: `FrameAccess` promises it for as long as `access` lives.
+        let mut frames = unsafe { work.validate(access.frames()) }?;
         let started = Instant::now();
-        let (job, soft) = match work {
-            Work::Blur(options) => (self.jobs.blur(options, frames.layouts()), None),
-            Work::Cover(cover) => (self.jobs.cover(cover, frames.layouts(), TilesOf::Cpu), cover.soft.as_ref()),
-        };
+        let (job, soft) = work.job(&mut self.jobs, frames.layouts(), TilesOf::Cpu);
         if job.plan.blurs() {
             self.stats.form = form(&job.plan);
         }
         self.cpu.get_or_insert_with(CpuEngine::new).run(&mut frames, &job, soft)?;
-        if !job.plan.operations().is_empty() {
+        if work.counts() && !job.plan.operations().is_empty() {
             self.stats.frames_cpu += 1;
             // With CUDA, kernel times are the device's.
             if self.cuda.is_none() {
@@ -397,20 +387,35 @@ pub fn is_for_cpu(cover: &Cover) -> bool {
         }
 }
 
-impl Work<'_> {
-    /// Checks the frames.
-    fn validate<'f>(&self, source: Source<'f>, destination: Destination<'f>) -> Result<ValidFrames<'f>, EngineError> {
+impl<'a> Work<'a> {
+    /// Whether it counts as a frame in the stats.
+    fn counts(&self) -> bool {
+        !matches!(self, Self::Transfer)
+    }
+
+    /// The job of it for frames of these planes, and how much of a cover shows.
+    fn job(self, jobs: &mut JobCache, layouts: &[PlaneLayout], tiles: TilesOf) -> (Arc<Job>, Option<&'a Softness>) {
         match self {
-            Self::Blur(_) => {
-                let frames = ValidFrames::new(source, destination)?;
-                if frames.share_device_memory() { Err(FrameError::SharedMemory.into()) } else { Ok(frames) }
-            }
-            Self::Cover(_) => match (&source, &destination) {
-                (Source::Host(_), Destination::Host(_)) | (Source::Device(_), Destination::Device(_)) => {
-                    Ok(ValidFrames::of_cover(source, destination)?)
-                }
-                _ => Err(EngineError::MixedMemory),
-            },
+            Self::Blur(options) => (jobs.blur(options, layouts), None),
+            Self::Cover(cover) => (jobs.cover(cover, layouts, tiles), cover.soft.as_ref()),
+            Self::Transfer => (jobs.blur(BlurParams::PASSTHROUGH.into(), layouts), None),
         }
+    }
+
+    /// Checks the frames.
+    ///
+    /// # Safety
+    /// See [`ValidFrames::new`].
+    unsafe fn validate(&self, pair: FramePair) -> Result<ValidFrames, EngineError> {
+        let sides = (pair.source.as_ref().map(FrameMemory::is_device), pair.destination.is_device());
+        if let (Self::Cover(_), (Some(from), to)) = (self, sides)
+            && from != to
+        {
+            return Err(EngineError::MixedMemory);
+        }
+        // SAFETY: the caller makes the promises of `ValidFrames::new`.
+        let frames = unsafe { ValidFrames::new(pair) }?;
+        let is_cover = matches!(self, Self::Cover(_));
+        if !is_cover && frames.share_device_memory() { Err(FrameError::SharedMemory.into()) } else { Ok(frames) }
     }
 }

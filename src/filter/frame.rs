@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Frames as the backends see them: planes and their memory, and the validation that every access relies on.
 
-use std::marker::PhantomData;
-
 pub use super::layout::{Field, MAX_DIMENSION, PlaneLayout, Role, SampleLayout, Split, StoredSample};
 use super::plane::{DevicePlane, HostPlane, HostPlaneMut, PlaneMemory, copy_rows};
 use crate::threads::Threads;
@@ -49,7 +47,7 @@ pub enum FrameError {
          {pitch} bytes take {need}"
     )]
     Truncated { side: Side, plane: usize, len: usize, width: u32, height: u32, pitch: usize, need: usize },
-    #[error("the input frame and the output frame have different layouts")]
+    #[error("the input frame and the output frame have different numbers of planes")]
     Mismatch,
     #[error("a frame needs at least one plane")]
     Empty,
@@ -67,66 +65,93 @@ impl FrameError {
     }
 }
 
-/// One plane and its memory: `layout.height` rows, `pitch` bytes apart. `D` is `&[u8]`, `&mut [u8]` or [`DeviceBytes`].
+/// One plane in borrowed memory: `layout.height` rows, `pitch` bytes apart. `D` is `&[u8]` or `&mut [u8]`.
 #[derive(Debug)]
 pub struct Plane<D> {
     /// The plane's layout.
     pub layout: PlaneLayout,
     /// Bytes from one row to the next, at least [`PlaneLayout::row_bytes`].
     pub pitch: usize,
-    /// The rows; the last one may end with its last sample. Bytes between rows are never written.
+    /// The rows; the last one may end with its last sample.
     pub data: D,
 }
 
 /// A frame in host memory to read, plane by plane.
 pub type Frame<'a> = Vec<Plane<&'a [u8]>>;
-/// A frame in host memory to write, plane by plane.
-pub type FrameMut<'a> = Vec<Plane<&'a mut [u8]>>;
 
-/// A range of device memory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct DeviceBytes {
-    /// Address of the first byte, the driver's `CUdeviceptr`.
-    pub address: u64,
-    /// Length in bytes.
-    pub len: usize,
-}
-
-/// A frame in device memory.
-#[derive(Debug)]
-pub struct DeviceFrame {
-    /// Its planes.
-    pub planes: Vec<Plane<DeviceBytes>>,
-    /// The stream (the driver's `CUstream`) that orders accesses to it. Without one, all work on it is complete when the frame
-    /// is handed over.
-    pub stream: Option<usize>,
-}
-
-/// A frame, of which host memory is borrowed as `D`.
-#[derive(Debug)]
-pub enum AnyFrame<D> {
+/// Where the planes of a frame are. Rows are `pitch` bytes apart; the last one may end with its last sample. Bytes between rows are
+/// never written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FrameMemory<A> {
     /// In host memory.
-    Host(Vec<Plane<D>>),
+    Host(Vec<PlaneMemory<A>>),
     /// In the memory of the device that blurs it.
-    Device(DeviceFrame),
+    Device {
+        /// The planes.
+        planes: Vec<DevicePlane>,
+        /// The stream (the driver's `CUstream`) that orders accesses to it. Without one, all work on it is complete when the frame
+        /// is handed over.
+        stream: Option<usize>,
+    },
 }
 
-/// A frame to read.
-pub type Source<'a> = AnyFrame<&'a [u8]>;
-/// A frame to write.
-pub type Destination<'a> = AnyFrame<&'a mut [u8]>;
+impl<A: Copy> FrameMemory<A> {
+    /// Whether it is in device memory.
+    pub fn is_device(&self) -> bool {
+        matches!(self, Self::Device { .. })
+    }
 
-/// A frame to write, to be read as long as this borrows it.
-pub fn as_source<'a>(frame: &'a FrameMut) -> Frame<'a> {
-    let plane = |plane: &'a Plane<&mut [u8]>| Plane { layout: plane.layout, pitch: plane.pitch, data: &*plane.data };
-    frame.iter().map(plane).collect()
+    /// Its planes, if it is in device memory.
+    pub fn device_planes(&self) -> Option<&[DevicePlane]> {
+        match self {
+            Self::Device { planes, .. } => Some(planes),
+            Self::Host(_) => None,
+        }
+    }
+
+    /// Pitch and length of every plane.
+    fn sizes(&self) -> Vec<(usize, usize)> {
+        match self {
+            Self::Host(planes) => planes.iter().map(|plane| (plane.pitch, plane.len)).collect(),
+            Self::Device { planes, .. } => planes.iter().map(|plane| (plane.pitch, plane.len)).collect(),
+        }
+    }
 }
 
-/// Checks that layouts are in range and that the memory holds every row, as [`ValidFrames::new`] does for two frames.
-pub fn check_host<D: AsRef<[u8]>>(frame: &[Plane<D>], side: Side) -> Result<(), FrameError> {
-    let planes = lengths(frame, |data| data.as_ref().len());
-    check_layouts(&planes)?;
-    planes.iter().enumerate().try_for_each(|(index, plane)| holds_rows(side, index, plane))
+impl FrameMemory<*mut u8> {
+    /// The same frame, to be read.
+    pub fn as_const(&self) -> FrameMemory<*const u8> {
+        match self {
+            Self::Host(planes) => FrameMemory::Host(planes.iter().map(HostPlaneMut::as_const).collect()),
+            Self::Device { planes, stream } => FrameMemory::Device { planes: planes.clone(), stream: *stream },
+        }
+    }
+}
+
+/// A frame to read and a frame to write, not checked yet.
+#[derive(Debug)]
+pub struct FramePair {
+    /// The layouts of the planes, of both frames.
+    pub layouts: Vec<PlaneLayout>,
+    /// The frame to read; `None` for one that is covered in place.
+    pub source: Option<FrameMemory<*const u8>>,
+    /// The frame to write.
+    pub destination: FrameMemory<*mut u8>,
+}
+
+impl FramePair {
+    /// Whether both frames are in host memory.
+    pub fn is_on_host(&self) -> bool {
+        !self.destination.is_device() && self.source.as_ref().is_none_or(|source| !source.is_device())
+    }
+}
+
+/// Checks that layouts are in range and that the memory of a frame to read holds every row.
+pub fn check_host(frame: &Frame) -> Result<(), FrameError> {
+    let layouts: Vec<PlaneLayout> = frame.iter().map(|plane| plane.layout).collect();
+    let sizes: Vec<(usize, usize)> = frame.iter().map(|plane| (plane.pitch, plane.data.len())).collect();
+    check_layouts(&layouts)?;
+    hold_rows(Side::Input, &layouts, &sizes)
 }
 
 /// Checks that a layout is in range.
@@ -154,115 +179,40 @@ fn check_layout(layout: &PlaneLayout) -> Result<(), FrameError> {
     Ok(())
 }
 
-fn check_layouts(planes: &[Plane<usize>]) -> Result<(), FrameError> {
-    if planes.is_empty() {
+fn check_layouts(layouts: &[PlaneLayout]) -> Result<(), FrameError> {
+    if layouts.is_empty() {
         return Err(FrameError::Empty);
     }
-    planes.iter().try_for_each(|plane| check_layout(&plane.layout))
-}
-
-/// Planes with the lengths of their memory.
-fn lengths<D>(planes: &[Plane<D>], len: impl Fn(&D) -> usize) -> Vec<Plane<usize>> {
-    planes.iter().map(|plane| Plane { layout: plane.layout, pitch: plane.pitch, data: len(&plane.data) }).collect()
-}
-
-impl<D: AsRef<[u8]>> AnyFrame<D> {
-    fn lengths(&self) -> Vec<Plane<usize>> {
-        match self {
-            Self::Host(planes) => lengths(planes, |data| data.as_ref().len()),
-            Self::Device(frame) => lengths(&frame.planes, |data| data.len),
-        }
-    }
-
-    /// Where it is; `address` returns that of bytes in host memory.
-    fn memory<A>(self, address: impl Fn(&mut D) -> A) -> FrameMemory<A> {
-        let on_device = |Plane { pitch, data: DeviceBytes { address, len }, .. }| DevicePlane { address, pitch, len };
-        match self {
-            Self::Host(planes) => FrameMemory::Host(host_planes(planes, address)),
-            Self::Device(DeviceFrame { planes, stream }) => {
-                FrameMemory::Device { planes: planes.into_iter().map(on_device).collect(), stream }
-            }
-        }
-    }
-}
-
-fn host_planes<D: AsRef<[u8]>, A>(planes: Vec<Plane<D>>, address: impl Fn(&mut D) -> A) -> Vec<PlaneMemory<A>> {
-    let in_memory = |Plane { pitch, mut data, .. }: Plane<D>| {
-        let len = data.as_ref().len();
-        PlaneMemory { address: address(&mut data), pitch, len }
-    };
-    planes.into_iter().map(in_memory).collect()
-}
-
-/// Where the planes of a frame are.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum FrameMemory<A> {
-    /// In host memory.
-    Host(Vec<PlaneMemory<A>>),
-    /// In the memory of the device that blurs it.
-    Device {
-        /// The planes.
-        planes: Vec<DevicePlane>,
-        /// See [`DeviceFrame::stream`].
-        stream: Option<usize>,
-    },
-}
-
-impl<A> FrameMemory<A> {
-    /// Whether it is in device memory.
-    pub fn is_device(&self) -> bool {
-        matches!(self, Self::Device { .. })
-    }
-
-    /// Its planes, if it is in device memory.
-    pub fn device_planes(&self) -> Option<&[DevicePlane]> {
-        match self {
-            Self::Device { planes, .. } => Some(planes),
-            Self::Host(_) => None,
-        }
-    }
+    layouts.iter().try_for_each(check_layout)
 }
 
 /// A source and a destination of the same layouts whose memory holds every row: proof that [`ValidFrames::new`] checked them.
 #[derive(Debug)]
-pub struct ValidFrames<'a> {
+pub struct ValidFrames {
     layouts: Vec<PlaneLayout>,
     source: FrameMemory<*const u8>,
     destination: FrameMemory<*mut u8>,
-    /// The frames are borrowed as long as this lives.
-    _borrow: PhantomData<(&'a [u8], &'a mut [u8])>,
 }
 
-impl<'a> ValidFrames<'a> {
-    /// Checks everything that the backends rely on: layouts in range and equal, pitches and lengths that hold every row.
-    pub fn new(source: Source<'a>, destination: Destination<'a>) -> Result<Self, FrameError> {
-        let (from, to) = (source.lengths(), destination.lengths());
-        check_layouts(&from)?;
-        let layouts: Vec<PlaneLayout> = from.iter().map(|plane| plane.layout).collect();
-        if !layouts.iter().eq(to.iter().map(|plane| &plane.layout)) {
+impl ValidFrames {
+    /// Checks everything that the backends rely on: layouts in range, as many planes in both frames, pitches and lengths that hold
+    /// every row.
+    ///
+    /// # Safety
+    /// Each plane has its `len` bytes from its address on. As long as the result lives, nobody writes those of the source, and nobody
+    /// else accesses those of the destination. Planes of the destination do not overlap.
+    pub unsafe fn new(FramePair { layouts, source, destination }: FramePair) -> Result<Self, FrameError> {
+        check_layouts(&layouts)?;
+        let sides = [(Side::Input, source.as_ref().map(FrameMemory::sizes)), (Side::Output, Some(destination.sizes()))];
+        if sides.iter().any(|(_, sizes)| sizes.as_ref().is_some_and(|sizes| sizes.len() != layouts.len())) {
             return Err(FrameError::Mismatch);
         }
-        for (index, (from, to)) in from.iter().zip(&to).enumerate() {
-            holds_rows(Side::Input, index, from)?;
-            holds_rows(Side::Output, index, to)?;
+        for (side, sizes) in &sides {
+            // A frame that is covered in place comes from upstream.
+            let side = if source.is_none() { Side::Input } else { *side };
+            hold_rows(side, &layouts, sizes.as_deref().unwrap_or_default())?;
         }
-        let source = source.memory(|bytes| bytes.as_ptr());
-        let destination = destination.memory(|bytes| bytes.as_mut_ptr());
-        Ok(Self { layouts, source, destination, _borrow: PhantomData })
-    }
-
-    /// Checks the frames of a cover as [`ValidFrames::new`] does. A source in host memory without planes stands for the
-    /// destination, which is covered in place.
-    pub fn of_cover(source: Source<'a>, destination: Destination<'a>) -> Result<Self, FrameError> {
-        let frame = match (source, destination) {
-            (Source::Host(source), Destination::Host(frame)) if source.is_empty() => frame,
-            (source, destination) => return Self::new(source, destination),
-        };
-        check_host(&frame, Side::Input)?;
-        let layouts = frame.iter().map(|plane| plane.layout).collect();
-        let destination = host_planes(frame, |bytes| bytes.as_mut_ptr());
-        let source = FrameMemory::Host(destination.iter().map(HostPlaneMut::as_const).collect());
-        Ok(Self { layouts, source, destination: FrameMemory::Host(destination), _borrow: PhantomData })
+        Ok(Self { source: source.unwrap_or_else(|| destination.as_const()), layouts, destination })
     }
 
     /// Copies planes of the source into the destination on worker threads, if these are not the same memory, and both in host
@@ -336,16 +286,17 @@ impl PlaneCopy<'_> {
     }
 }
 
-fn holds_rows(side: Side, plane: usize, of: &Plane<usize>) -> Result<(), FrameError> {
-    let Plane { layout, pitch, data: len } = *of;
-    let PlaneLayout { width, height, .. } = layout;
-    let row_bytes = layout.row_bytes();
-    if pitch < row_bytes {
-        return Err(FrameError::Pitch { side, plane, pitch, width, row_bytes });
-    }
-    let need = (height as usize - 1).saturating_mul(pitch).saturating_add(row_bytes);
-    if len < need {
-        return Err(FrameError::Truncated { side, plane, len, width, height, pitch, need });
+/// Checks that planes of these pitches and lengths hold their rows.
+fn hold_rows(side: Side, layouts: &[PlaneLayout], sizes: &[(usize, usize)]) -> Result<(), FrameError> {
+    for (plane, (layout, (pitch, len))) in layouts.iter().zip(sizes.iter().copied()).enumerate() {
+        let (PlaneLayout { width, height, .. }, row_bytes) = (*layout, layout.row_bytes());
+        if pitch < row_bytes {
+            return Err(FrameError::Pitch { side, plane, pitch, width, row_bytes });
+        }
+        let need = (height as usize - 1).saturating_mul(pitch).saturating_add(row_bytes);
+        if len < need {
+            return Err(FrameError::Truncated { side, plane, len, width, height, pitch, need });
+        }
     }
     Ok(())
 }
@@ -356,15 +307,22 @@ mod tests {
 
     const LAYOUT: PlaneLayout = PlaneLayout::new(10, 4, 3, 8);
 
-    fn validate(source: Source, destination: Destination) -> Result<(), FrameError> {
-        ValidFrames::new(source, destination).map(drop)
+    /// Planes of these sizes of memory, which nothing accesses.
+    fn nowhere<A>(address: A, sizes: &[(usize, usize)]) -> FrameMemory<A>
+    where
+        A: Copy,
+    {
+        FrameMemory::Host(sizes.iter().map(|(pitch, len)| PlaneMemory { address, pitch: *pitch, len: *len }).collect())
+    }
+
+    fn check_pair(layouts: &[PlaneLayout], from: &[(usize, usize)], to: &[(usize, usize)]) -> Result<(), FrameError> {
+        let (source, destination) = (Some(nowhere(std::ptr::null(), from)), nowhere(std::ptr::null_mut(), to));
+        // SAFETY: nothing accesses the memory that is not there.
+        unsafe { ValidFrames::new(FramePair { layouts: layouts.to_vec(), source, destination }) }.map(drop)
     }
 
     fn check(layout: PlaneLayout, pitch: usize, len: usize) -> Result<(), FrameError> {
-        let (src, mut dst) = (vec![0; len], vec![0; len]);
-        let src = vec![Plane { layout, pitch, data: &src[..] }];
-        let dst = vec![Plane { layout, pitch, data: &mut dst[..] }];
-        validate(Source::Host(src), Destination::Host(dst))
+        check_pair(&[layout], &[(pitch, len)], &[(pitch, len)])
     }
 
     #[test]
@@ -411,14 +369,19 @@ mod tests {
     }
 
     #[test]
-    fn input_and_output_have_the_same_layouts() {
-        let (src, mut dst) = (vec![0; 120], vec![0; 120]);
-        let wider = PlaneLayout { width: 9, ..LAYOUT };
-        let src = vec![Plane { layout: LAYOUT, pitch: 30, data: &src[..] }];
-        let dst = vec![Plane { layout: wider, pitch: 30, data: &mut dst[..] }];
-        assert_eq!(validate(Source::Host(src), Destination::Host(dst)), Err(FrameError::Mismatch));
-        let src = vec![Plane { layout: LAYOUT, pitch: 30, data: &[0; 120][..] }];
-        assert_eq!(validate(Source::Host(src), Destination::Host(Vec::new())), Err(FrameError::Mismatch));
-        assert_eq!(validate(Source::Host(Vec::new()), Destination::Host(Vec::new())), Err(FrameError::Empty));
+    fn input_and_output_have_as_many_planes() {
+        assert_eq!(check_pair(&[LAYOUT], &[(30, 120)], &[]), Err(FrameError::Mismatch));
+        assert_eq!(check_pair(&[LAYOUT], &[(30, 120); 2], &[(30, 120)]), Err(FrameError::Mismatch));
+        assert_eq!(check_pair(&[], &[], &[]), Err(FrameError::Empty));
+        let short = check_pair(&[LAYOUT], &[(30, 120)], &[(30, 119)]).unwrap_err();
+        assert!(matches!(short, FrameError::Truncated { side: Side::Output, .. }), "{short}");
+    }
+
+    #[test]
+    fn a_frame_that_is_covered_in_place_comes_from_upstream() {
+        let destination = nowhere(std::ptr::null_mut(), &[(30, 119)]);
+        // SAFETY: nothing accesses the memory that is not there.
+        let error = unsafe { ValidFrames::new(FramePair { layouts: vec![LAYOUT], source: None, destination }) };
+        assert_eq!(error.unwrap_err().side(), Some(Side::Input));
     }
 }

@@ -4,11 +4,6 @@
 //! Everything rounds outwards, so that a sample of which a region covers any part is in the region. A box that covers
 //! nothing gives no rectangle.
 
-use super::SIGMA_MAX;
-
-/// The steps of [`strength_sigma`] within one octave: 2^(i/4).
-const GRID_STEPS: [f64; 4] = [1.0, 1.189_207_115_002_721, std::f64::consts::SQRT_2, 1.681_792_830_507_429];
-
 /// A box in luma samples of a frame, before rounding. It may lie outside of the frame.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Area {
@@ -246,29 +241,6 @@ impl Region {
     pub fn around(object: Area, area: Area, expand: f64, size: (u32, u32)) -> Option<Self> {
         Some(Self { rect: Rect::covering(area.grown(object, expand), size)?, object })
     }
-}
-
-/// The standard deviation that covers an object: `strength` times its shorter side, at least `sigma`, at most
-/// [`SIGMA_MAX`].
-///
-/// What follows the object is rounded up to the next 2^(i/4): a detector's box changes a little in every frame, and the
-/// blur would pump with it. `sigma` itself is constant and is not rounded, so that a region that `sigma` covers has the
-/// bytes of the full-frame blur.
-pub fn strength_sigma(sigma: f64, strength: f64, short_side: f64) -> f64 {
-    let wanted = strength * short_side;
-    if wanted <= sigma {
-        return sigma;
-    }
-    // The size of what is not a number is not known.
-    if wanted >= SIGMA_MAX || wanted.is_nan() {
-        return SIGMA_MAX;
-    }
-    // Products with powers of two are exact, so a value on the grid stays where it is.
-    let mut octave = SIGMA_MAX;
-    while octave > wanted {
-        octave /= 2.0;
-    }
-    GRID_STEPS.iter().map(|step| step * octave).find(|step| *step >= wanted).unwrap_or(octave * 2.0)
 }
 
 /// The union of the rectangles, as rectangles that do not overlap, sorted by row and column. The result depends only on
@@ -539,29 +511,5 @@ mod tests {
         assert_eq!(region.rect, Rect::new(0, 2, 16, 96).unwrap());
         assert_eq!(region.object.short_side(), 60.0);
         assert_eq!(Region::new(Area::from_corner(-50.0, 10.0, 40.0, 80.0), 0.2, (640, 480)), None);
-    }
-
-    #[test]
-    fn strength_follows_the_object_in_steps() {
-        assert_eq!(strength_sigma(1.5, 0.0, 400.0), 1.5, "strength 0 is sigma alone");
-        assert_eq!(strength_sigma(30.0, 0.25, 100.0), 30.0, "a larger sigma is not rounded");
-        assert_eq!(strength_sigma(1.5, 0.25, 64.0), 16.0, "on the grid");
-        assert_eq!(strength_sigma(1.5, 0.25, 64.1), 16.0 * GRID_STEPS[1]);
-        assert_eq!(strength_sigma(0.0, 0.25, 0.01), 2_f64.powi(-9) * GRID_STEPS[2]);
-        assert_eq!(strength_sigma(1.5, 2.0, 1e12), SIGMA_MAX);
-        assert_eq!(strength_sigma(1.5, 2.0, f64::INFINITY), SIGMA_MAX);
-        assert_eq!(strength_sigma(1.5, f64::NAN, 100.0), SIGMA_MAX);
-        let mut last = 0.0;
-        for i in 1..200_000 {
-            let wanted = f64::from(i) / 100.0;
-            let sigma = strength_sigma(0.0, 1.0, wanted);
-            assert!(sigma >= last && sigma >= wanted.min(SIGMA_MAX), "{wanted} {sigma}");
-            assert!(sigma < wanted * GRID_STEPS[1] + 1e-9, "{wanted} {sigma}");
-            last = sigma;
-        }
-        // A side that trembles by 10 % has at most two values.
-        let mut values: Vec<f64> = (0..100).map(|i| strength_sigma(1.5, 0.25, 200.0 + f64::from(i) / 5.0)).collect();
-        values.dedup();
-        assert!(values.len() <= 2, "{values:?}");
     }
 }

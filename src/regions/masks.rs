@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use super::detection::Labels;
-use crate::filter::frame::{Frame, FrameError, Plane, Role, Side, check_host};
+use crate::filter::frame::{Frame, FrameError, Plane, Role, check_host};
 use crate::filter::regions::{Area, Rect};
 use crate::filter::samples;
 use crate::filter::weights::Mask;
@@ -170,7 +170,7 @@ impl MaskPart {
 /// The alpha channel of a frame as the mask of an object in all of its picture, of `size` (width, height). `None` if it has no
 /// such channel. Of samples of more than 8 bits the upper 8 count.
 pub fn of_alpha(frame: &Frame, size: (u32, u32)) -> Result<Option<Mask>, FrameError> {
-    check_host(frame, Side::Input)?;
+    check_host(frame)?;
     let is_alpha = |plane: &&Plane<&[u8]>| plane.layout.roles().contains(&Role::Alpha);
     let Some(Plane { layout, pitch, data }) = frame.iter().find(is_alpha) else { return Ok(None) };
     let channel = samples::channels(layout).find(|channel| layout.roles[channel.first] == Role::Alpha);

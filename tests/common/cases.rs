@@ -1,9 +1,9 @@
 //! The one case table, which every engine and every variant of an engine runs. `CUDAGAUSSBLUR_CASE` is a part of the text
 //! with which a case is reported; only the cases that have it are run.
 
-use super::borrowed::Borrowing;
+use super::borrowed::{Borrowing, FrameMut};
 use gstcudagaussblur::engine::Engine;
-use gstcudagaussblur::filter::frame::{Frame, FrameMut, Plane, PlaneLayout, Role, SampleLayout, Split};
+use gstcudagaussblur::filter::frame::{Frame, Plane, PlaneLayout, Role, SampleLayout, Split};
 use gstcudagaussblur::filter::plan::{AlphaMode, Options, Selection};
 use gstcudagaussblur::filter::{AxisBlur, BlurParams};
 

@@ -1,18 +1,17 @@
 //! Frames in device memory and in host memory, with chosen pitches and alignment, and what an engine makes of them, against the
 //! CPU engine.
 
-use super::borrowed::Borrowing;
+use super::borrowed::{Borrowing, FrameMut, pair};
 use gstcudagaussblur::cpu::CpuEngine;
 use gstcudagaussblur::cuda::driver::{DeviceMemory, PinnedMemory, Stream};
 use gstcudagaussblur::cuda::{PinnedBytes, PinnedSource, process};
 use gstcudagaussblur::engine::{BlurRegion, Cover, Engine, FrameAccess, Hide, Softness, Work};
 use gstcudagaussblur::filter::BlurParams;
-use gstcudagaussblur::filter::frame::{
-    Destination, DeviceBytes, DeviceFrame, FrameMut, Plane, PlaneLayout, SampleLayout, Source, as_source,
-};
+use gstcudagaussblur::filter::frame::{Frame, FrameMemory, FramePair, Plane, PlaneLayout, SampleLayout};
 use gstcudagaussblur::filter::mosaic::MosaicRegion;
 use gstcudagaussblur::filter::picture::PictureGeometry;
 use gstcudagaussblur::filter::plan::{Options, Selection};
+use gstcudagaussblur::filter::plane::DevicePlane;
 use gstcudagaussblur::filter::regions::{Area, Rect};
 use gstcudagaussblur::filter::weights::{Edge, Mask, Object, Shape, Weights};
 
@@ -32,6 +31,12 @@ fn views<'a>(planes: &[Placed], bytes: &'a mut [u8]) -> FrameMut<'a> {
         Plane { layout: *layout, pitch: *pitch, data }
     };
     planes.iter().map(plane).collect()
+}
+
+/// A frame to write, to be read as long as this borrows it.
+fn as_source<'a>(frame: &'a FrameMut) -> Frame<'a> {
+    let plane = |plane: &'a Plane<&mut [u8]>| Plane { layout: plane.layout, pitch: plane.pitch, data: &*plane.data };
+    frame.iter().map(plane).collect()
 }
 
 /// A frame in a block of bytes: planes behind each other, with noise around them and between their rows.
@@ -76,14 +81,13 @@ impl Block {
         }
     }
 
-    fn device_frame(&self, memory: &DeviceMemory, stream: Option<&Stream>) -> DeviceFrame {
+    fn device_frame<A>(&self, memory: &DeviceMemory, stream: Option<&Stream>) -> FrameMemory<A> {
         let plane = |(layout, start, pitch): &Placed| {
             let len = pitch * (layout.height as usize - 1) + layout.row_bytes();
-            let data = DeviceBytes { address: memory.address() + *start as u64, len };
-            Plane { layout: *layout, pitch: *pitch, data }
+            DevicePlane { address: memory.address() + *start as u64, pitch: *pitch, len }
         };
         let stream = stream.map(|stream| stream.raw() as usize);
-        DeviceFrame { planes: self.planes.iter().map(plane).collect(), stream }
+        FrameMemory::Device { planes: self.planes.iter().map(plane).collect(), stream }
     }
 
     /// The blur of this picture by the CPU engine, in another one.
@@ -165,12 +169,15 @@ impl Place<'_> {
         }
     }
 
-    fn destination(&mut self) -> Destination<'_> {
+    /// Its layouts, and where it is.
+    fn memory(&mut self) -> (Vec<PlaneLayout>, FrameMemory<*mut u8>) {
         match self {
             Self::Host(Block { planes, bytes }, pinned) => {
-                Destination::Host(views(planes, pinned.as_mut().map_or(&mut bytes[..], PinnedBytes::as_mut)))
+                let mut views = views(planes, pinned.as_mut().map_or(&mut bytes[..], PinnedBytes::as_mut));
+                let pair = pair(&[], &mut views);
+                (pair.layouts, pair.destination)
             }
-            Self::Device(block, memory, stream) => Destination::Device(block.device_frame(&memory.memory, *stream)),
+            Self::Device(block, memory, stream) => (block.layouts(), block.device_frame(&memory.memory, *stream)),
         }
     }
 }
@@ -184,16 +191,10 @@ pub struct Frames<'a> {
 // SAFETY: host memory is the frames' own, on the heap or pinned. The caller keeps memory and streams of the device until the
 // streams are synchronised, and accesses nothing before.
 unsafe impl FrameAccess for Frames<'_> {
-    fn frames(&mut self) -> (Source<'_>, Destination<'_>) {
-        fn read(Plane { layout, pitch, data }: Plane<&mut [u8]>) -> Plane<&[u8]> {
-            Plane { layout, pitch, data }
-        }
-        let source = match self.source.as_mut().map(Place::destination) {
-            None => Source::Host(Vec::new()),
-            Some(Destination::Host(planes)) => Source::Host(planes.into_iter().map(read).collect()),
-            Some(Destination::Device(frame)) => Source::Device(frame),
-        };
-        (source, self.destination.destination())
+    fn frames(&mut self) -> FramePair {
+        let source = self.source.as_mut().map(|source| source.memory().1.as_const());
+        let (layouts, destination) = self.destination.memory();
+        FramePair { layouts, source, destination }
     }
 }
 
@@ -266,7 +267,7 @@ fn outputs(
             frames.push(Frames { source: Some(source_place()), destination });
         }
         let completed: Vec<_> = match work {
-            None => frames.into_iter().map(|frames| engine.transfer(frames).unwrap()).collect(),
+            None => frames.into_iter().map(|frames| engine.run(Work::Transfer, frames).unwrap()).collect(),
             Some(work) => {
                 let submit = |frames| engine.submit(work, frames).unwrap();
                 let in_flight: Vec<_> = frames.into_iter().map(submit).collect();

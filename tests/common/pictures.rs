@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use super::borrowed::Borrowing;
+use super::borrowed::{Borrowing, FrameMut};
 use gstcudagaussblur::cpu::CpuEngine;
 use gstcudagaussblur::engine::{Engine, EngineError, Hide};
-use gstcudagaussblur::filter::frame::{Frame, FrameMut, Plane, PlaneLayout, Role, SampleLayout};
+use gstcudagaussblur::filter::frame::{Frame, Plane, PlaneLayout, Role, SampleLayout};
 use gstcudagaussblur::filter::picture::PictureGeometry;
 use gstcudagaussblur::filter::regions::Rect;
 

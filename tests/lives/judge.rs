@@ -12,8 +12,9 @@ use gstcudagaussblur::filter::BlurParams;
 use gstcudagaussblur::filter::frame::{PlaneLayout, SampleLayout};
 use gstcudagaussblur::filter::mosaic::MosaicRegion;
 use gstcudagaussblur::filter::plan::{AlphaMode, Options, Selection};
-use gstcudagaussblur::filter::regions::{Area, Rect, outside, strength_sigma};
+use gstcudagaussblur::filter::regions::{Area, Rect, outside};
 use gstcudagaussblur::filter::weights::Edge;
+use gstcudagaussblur::regions::strength;
 
 use crate::common::pictures::{PADDING, Picture, pitch};
 use crate::common::soft_oracle::{Form, Item, Nodes, byte_of, filled, values};
@@ -346,7 +347,7 @@ impl Judge {
             }
             _ => {
                 let (plain, strength) = (options(settings).params, settings.number("strength"));
-                let sigma_of = |area: &Area| strength_sigma(plain.sigma(), strength, area.short_side());
+                let sigma_of = |area: &Area| strength::sigma(plain.sigma(), strength, area.short_side());
                 let mut sigmas: Vec<f64> = match &objects {
                     _ if strength == 0.0 || is_outside && (items.is_some() || said.covered == "outside") => Vec::new(),
                     Some(objects) => objects.iter().map(sigma_of).collect(),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 
 use crate::common::Noise;
-use crate::common::borrowed::Borrowing;
+use crate::common::borrowed::{Borrowing, pair};
 use crate::common::device_frames::covers;
 use crate::common::pictures::{Picture, kinds, pitch, rect, resized, strongest};
 use crate::common::soft_oracle::{Form, Item, Nodes, background, mixed};
@@ -15,7 +15,7 @@ use gstcudagaussblur::cpu::{CpuEngine, InstructionSet};
 use gstcudagaussblur::element::format::formats as layouts;
 use gstcudagaussblur::engine::{BlurRegion, Cover, Engine, FrameAccess, Hide, Softness};
 use gstcudagaussblur::filter::BlurParams;
-use gstcudagaussblur::filter::frame::{Destination, PlaneLayout, Source, Split};
+use gstcudagaussblur::filter::frame::{FramePair, PlaneLayout, Split};
 use gstcudagaussblur::filter::mosaic::MosaicRegion;
 use gstcudagaussblur::filter::plan::Selection;
 use gstcudagaussblur::filter::regions::{Area, Rect};
@@ -344,8 +344,8 @@ struct Copied<'a> {
 
 // SAFETY: the pictures are borrowed, the destination mutably, until this is dropped.
 unsafe impl FrameAccess for Copied<'_> {
-    fn frames(&mut self) -> (Source<'_>, Destination<'_>) {
-        (Source::Host(self.source.frame()), Destination::Host(self.destination.frame_mut()))
+    fn frames(&mut self) -> FramePair {
+        pair(&self.source.frame(), &mut self.destination.frame_mut())
     }
 }
 

@@ -46,7 +46,7 @@ impl<'a> Streams<'a> {
 
 /// A frame that is enqueued, and all that it uses.
 pub struct FrameToEnqueue<'a> {
-    pub frames: &'a PromisedFrames<'a>,
+    pub frames: &'a PromisedFrames,
     pub route: Route,
     pub planes: &'a DevicePlanes,
     /// With this frame's addresses.

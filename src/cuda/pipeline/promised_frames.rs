@@ -11,9 +11,9 @@ use crate::filter::frame::{FrameMemory, ValidFrames};
 use crate::filter::plane::DevicePlane;
 
 /// The proof of a promise about the memory of frames.
-pub struct PromisedFrames<'a>(ValidFrames<'a>);
+pub struct PromisedFrames(ValidFrames);
 
-impl<'a> PromisedFrames<'a> {
+impl PromisedFrames {
     /// Frames that are given to the engine.
     ///
     /// # Safety
@@ -21,7 +21,7 @@ impl<'a> PromisedFrames<'a> {
     /// completed or dropped; of frames that stay on the device, until their streams have done the work; and for good if the
     /// engine says that the device has not settled. Streams live as long, and they and device memory are of the engine's context.
     /// Source and destination do not overlap unless they are the same for a cover in place.
-    pub unsafe fn new(frames: ValidFrames<'a>) -> Self {
+    pub unsafe fn new(frames: ValidFrames) -> Self {
         Self(frames)
     }
 
@@ -44,10 +44,10 @@ impl<'a> PromisedFrames<'a> {
     }
 }
 
-impl<'a> Deref for PromisedFrames<'a> {
-    type Target = ValidFrames<'a>;
+impl Deref for PromisedFrames {
+    type Target = ValidFrames;
 
-    fn deref(&self) -> &ValidFrames<'a> {
+    fn deref(&self) -> &ValidFrames {
         &self.0
     }
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 //! The part of the pipeline for frames that stay on the device: ordering among streams of other owners, a workspace that frames
-//! of several streams share, and the times of some frames. Nothing waits, unless a frame has no stream.
+//! of several streams share, and the times of some frames. The calling thread waits only for a frame without a stream, when the workspace
+//! grows, and for the upload of weights three frames ago.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -13,7 +13,7 @@ use crate::element::state::SharedState;
 
 use super::mapping::{MappedFrame, pool_of};
 use crate::element::format::stream_format::StreamFormat;
-use crate::engine::{CompletedFrame, Cover, InFlightFrame};
+use crate::engine::{CompletedFrame, Cover, InFlightFrame, Work};
 
 /// A buffer of a pool, with the flags, timestamps and metas of an input buffer. The blur changes neither size, position nor
 /// colours, so every meta stays true but those that describe memory.
@@ -53,7 +53,7 @@ pub fn complete(
 pub fn transfer(state: &SharedState, session: &mut Session, frame: MappedFrame) -> Result<gst::Buffer, FrameFailure> {
     // The engine completes frames in the order in which they were submitted.
     session.wait_for_device();
-    let completed = session.engine.transfer(frame)?;
+    let completed = session.engine.run(Work::Transfer, frame)?;
     Ok(of_completed(state, session, completed))
 }
 

@@ -20,7 +20,7 @@ use gst::prelude::*;
 
 use crate::element::messages::log::CAT;
 use crate::engine::{self, Engine, ExternalContext};
-use crate::filter::frame::DeviceBytes;
+use crate::filter::plane::DevicePlane;
 use crate::libraries::{System, functions, gstreamer_file, open_gstreamer};
 
 /// The caps feature of frames in CUDA memory.
@@ -370,9 +370,9 @@ pub struct DeviceMapping {
 }
 
 impl DeviceMapping {
-    /// Address and length of the mapped bytes.
-    pub fn bytes(&self) -> DeviceBytes {
-        DeviceBytes { address: self.info.data as u64, len: self.info.size }
+    /// The mapped bytes, as one row.
+    pub fn bytes(&self) -> DevicePlane {
+        DevicePlane { address: self.info.data as u64, pitch: self.info.size, len: self.info.size }
     }
 }
 

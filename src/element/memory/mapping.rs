@@ -10,9 +10,7 @@ use gst_video::ffi;
 use super::gstcuda::{CudaMemory, DeviceMapping, MAP_CUDA};
 use crate::element::format::stream_format::StreamFormat;
 use crate::engine::FrameAccess;
-use crate::filter::frame::{
-    Destination, DeviceBytes, DeviceFrame, Frame, FrameMemory, Plane, PlaneLayout, Side, Source, ValidFrames,
-};
+use crate::filter::frame::{Frame, FrameMemory, FramePair, Plane, PlaneLayout, Side, ValidFrames};
 use crate::filter::plane::{DevicePlane, HostPlaneMut, PlaneMemory};
 use crate::process;
 
@@ -238,7 +236,7 @@ fn device_planes(
     info: &gst_video::VideoInfo,
     layouts: &[PlaneLayout],
     crop: Crop,
-    bytes: DeviceBytes,
+    bytes: DevicePlane,
 ) -> Option<Vec<DevicePlane>> {
     let meta = buffer.meta::<gst_video::VideoMeta>();
     let (offsets, strides) = match &meta {
@@ -345,43 +343,18 @@ impl MappedBuffer {
         planes.iter().enumerate().any(|(index, a)| planes[..index].iter().any(|b| reaches(a, b) && reaches(b, a)))
     }
 
-    /// The planes, each with its layout.
-    fn planes<A, D>(&self, memory: &[PlaneMemory<A>], data: impl Fn(&PlaneMemory<A>) -> D) -> Vec<Plane<D>> {
-        let plane = |(layout, memory): (&PlaneLayout, &PlaneMemory<A>)| Plane {
+    /// The planes, to be read, if they are in host memory.
+    fn host_frame(&self) -> Option<Frame<'_>> {
+        let FrameMemory::Host(planes) = &self.memory else { return None };
+        let plane = |(layout, plane): (&PlaneLayout, &HostPlaneMut)| Plane {
             layout: *layout,
-            pitch: memory.pitch,
-            data: data(memory),
-        };
-        self.layouts.iter().zip(memory).map(plane).collect()
-    }
-
-    fn device_frame(&self, planes: &[DevicePlane], stream: Option<usize>) -> DeviceFrame {
-        let bytes = |plane: &DevicePlane| DeviceBytes { address: plane.address, len: plane.len };
-        DeviceFrame { planes: self.planes(planes, bytes), stream }
-    }
-
-    fn source(&self) -> Source<'_> {
-        match &self.memory {
+            pitch: plane.pitch,
             // SAFETY: the mapping holds `len` bytes from `address`: GstMapInfo says so, or the custom map function
             // does, which maps all rows at its stride. The bytes are not written while they are mapped for reading, and
             // the mapping lives as long as this borrow.
-            FrameMemory::Host(planes) => Source::Host(
-                self.planes(planes, |plane| unsafe { slice::from_raw_parts(plane.address.cast_const(), plane.len) }),
-            ),
-            FrameMemory::Device { planes, stream } => Source::Device(self.device_frame(planes, *stream)),
-        }
-    }
-
-    fn destination(&mut self) -> Destination<'_> {
-        match &self.memory {
-            // SAFETY: the mapping holds `len` bytes from `address`: GstMapInfo says so, or the custom map function
-            // does, which maps all rows at its stride. No two planes overlap, and the only access to the buffer is this
-            // mapping, which is borrowed mutably.
-            FrameMemory::Host(planes) => Destination::Host(
-                self.planes(planes, |plane| unsafe { slice::from_raw_parts_mut(plane.address, plane.len) }),
-            ),
-            FrameMemory::Device { planes, stream } => Destination::Device(self.device_frame(planes, *stream)),
-        }
+            data: unsafe { slice::from_raw_parts(plane.address.cast_const(), plane.len) },
+        };
+        Some(self.layouts.iter().zip(planes).map(plane).collect())
     }
 
     /// Unmaps the buffer and returns it. `queued`: work on it may still be queued on its stream. The caller has the only
@@ -489,7 +462,9 @@ impl MappedFrame {
     fn copy(&self) -> Option<Self> {
         let copy = copy_without_pixels(&self.output.buffer, &self.format.info)?;
         let mut copy = Self::in_place(copy, Arc::clone(&self.format), Side::Output, false).ok()?;
-        let frames = ValidFrames::new(self.output.source(), copy.output.destination()).ok()?;
+        let pair = FramePair { source: Some(self.output.memory.as_const()), ..copy.frames() };
+        // SAFETY: the mappings hold the bytes and outlive the result; nobody writes the frame, and nobody else has the copy.
+        let frames = unsafe { ValidFrames::new(pair) }.ok()?;
         let planes: Vec<usize> = (0..frames.layouts().len()).collect();
         frames.copy_planes(&planes, &process::threads());
         Some(copy)
@@ -497,19 +472,18 @@ impl MappedFrame {
 }
 
 // SAFETY: the buffers stay mapped, at the addresses that `frames` returns, until this is dropped or its memory is
-// leaked. The input is mapped for reading, during which GStreamer grants nobody write access. The caller had the only
+// leaked. The mapping holds the bytes of each plane: GstMapInfo says so, or the custom map function does, which maps all rows at its
+// stride. The input is mapped for reading, during which GStreamer grants nobody write access. The caller had the only
 // reference to the output, which is not pushed before this is dropped, so that nobody else accesses it, and no two of its
-// planes overlap. In host memory, where source and destination may not share memory, the source of a frame that is covered
-// in its own memory has no planes. CUDA memory belongs to a pool or an allocator of libgstcuda, which waits for the memory's
+// planes overlap. CUDA memory belongs to a pool or an allocator of libgstcuda, which waits for the memory's
 // stream before it frees or reuses the memory. `leak` keeps all memory for good.
 unsafe impl FrameAccess for MappedFrame {
-    fn frames(&mut self) -> (Source<'_>, Destination<'_>) {
-        let source = match (&self.input, &self.output.memory) {
-            (Some(input), _) => input.source(),
-            (None, FrameMemory::Host(_)) => Source::Host(Vec::new()),
-            (None, FrameMemory::Device { planes, stream }) => Source::Device(self.output.device_frame(planes, *stream)),
-        };
-        (source, self.output.destination())
+    fn frames(&mut self) -> FramePair {
+        FramePair {
+            layouts: self.output.layouts.to_vec(),
+            source: self.input.as_ref().map(|input| input.memory.as_const()),
+            destination: self.output.memory.clone(),
+        }
     }
 
     fn leak(self) {
@@ -544,10 +518,7 @@ pub fn read<T>(
     let layouts = format.layouts(&buffer);
     let access = gst::ffi::GST_MAP_READ;
     let buffer = MappedBuffer::new(buffer, &format.info, layouts, Side::Input, access, on_device)?;
-    Ok(match buffer.source() {
-        Source::Host(planes) => Some(read(&planes)),
-        Source::Device(_) => None,
-    })
+    Ok(buffer.host_frame().map(|frame| read(&frame)))
 }
 
 /// A new buffer in ordinary memory, with the flags, timestamps and metas of `buffer`, but uninitialised pixels. Without pixels
