@@ -100,15 +100,15 @@ fn unusable_cuda_fails_the_start_or_selects_the_cpu() {
     let (hopper, maxwell, cuda_12, cuda_13) = ((9, 0), (5, 2), (12, 2), (13, 0));
     let (retain, load) = (("cuDevicePrimaryCtxRetain", OUT_OF_MEMORY), ("cuModuleLoadData", NO_BINARY_FOR_GPU));
     // The element's device; how many there are, their compute capability, the driver's CUDA version; a function that fails; the
-    // kind of the error, and its words.
+    // kind of the error, and its words. Contexts are kept: no other test makes one on device 5.
     for (device, (devices, capability, version), (function, status), kind, words) in [
         (-1, (0, hopper, cuda_13), ("", 0), NotFound, "no CUDA device…nvidia-smi"),
         (-1, (1, hopper, cuda_13), ("cuInit", NO_DEVICE), NotFound, "CUDA_ERROR_NO_DEVICE…hides it"),
         (-1, (1, hopper, (11, 7)), ("", 0), NotFound, "CUDA 11.7 only…11.8…520 or later"),
         (3, (4, maxwell, cuda_12), ("", 0), NotFound, "device 3 (Fake GPU)…5.2…6.0 is needed…cuda-device-id"),
         (7, (2, hopper, cuda_12), ("", 0), Settings, "no CUDA device 7…has 2, numbered from 0; set cuda-device-id"),
-        (1, (2, hopper, cuda_12), retain, Failed, "device 1 failed making a context…CUDA_ERROR_OUT_OF_MEMORY"),
-        (1, (2, hopper, cuda_12), load, Failed, "device 1 failed loading the kernels"),
+        (5, (6, hopper, cuda_12), retain, Failed, "device 5 failed making a context…CUDA_ERROR_OUT_OF_MEMORY"),
+        (5, (6, hopper, cuda_12), load, Failed, "device 5 failed loading the kernels"),
         (-1, (1, hopper, cuda_13), ("cuStreamCreate", ILLEGAL_ADDRESS), Failed, "ILLEGAL_ADDRESS"),
     ] {
         driver.set_devices(devices, capability, version);
