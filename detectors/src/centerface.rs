@@ -152,8 +152,8 @@ impl ObjectImpl for Element {
                 glib::ParamSpecBoxed::builder::<gst::Structure>("stats")
                     .nick("Stats")
                     .blurb(
-                        "frames; analyzed: frames that were searched; faces: found in them; mean-ns: mean time of the last 16 searches; \
-                         instructions: the processor's vector instructions in use (avx512, avx2, sse2, neon, none)",
+                        "frames; searched: frames that were searched; faces: found in them; mean-ns: mean time of the last 16 searches; \
+                         instructions: the processor's vector instructions in use (avx512, avx2, sse2, neon, portable)",
                     )
                     .read_only()
                     .build(),
@@ -187,9 +187,9 @@ impl ObjectImpl for Element {
             "model" => settings.model.to_value(),
             "stats" => {
                 let published = self.published.lock().unwrap();
-                gst::Structure::builder("stats")
+                gst::Structure::builder("application/x-centerface-stats")
                     .field("frames", published.searches.frames)
-                    .field("analyzed", published.searches.analyzed)
+                    .field("searched", published.searches.searched)
                     .field("faces", published.faces)
                     .field("mean-ns", published.searches.mean())
                     .field("instructions", published.instructions)

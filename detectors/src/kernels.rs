@@ -36,7 +36,7 @@ impl Instructions {
             Set::Avx2 => "avx2",
             Set::Baseline if cfg!(target_arch = "x86_64") => "sse2",
             Set::Baseline if cfg!(target_arch = "aarch64") => "neon",
-            Set::Baseline => "none",
+            Set::Baseline => "portable",
         }
     }
 }

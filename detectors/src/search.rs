@@ -82,7 +82,7 @@ impl Schedule {
 #[derive(Default)]
 pub struct Searches {
     pub frames: u64,
-    pub analyzed: u64,
+    pub searched: u64,
     /// Searches in a row that took longer than the time between them.
     slow: u32,
     /// The durations of the last searches, the latency that is reported, and when it changed.
@@ -110,7 +110,7 @@ impl Searches {
 
     /// Notes a search, which came so long after the one before.
     pub fn note(&mut self, duration: Duration, interval: Option<gst::ClockTime>, now: Instant) -> Reports {
-        self.analyzed += 1;
+        self.searched += 1;
         let is_slow = interval.is_some_and(|interval| duration.as_nanos() > u128::from(interval.nseconds()));
         self.slow = if is_slow { self.slow + 1 } else { 0 };
         Reports {

@@ -143,8 +143,8 @@ impl ObjectImpl for Element {
                 glib::ParamSpecBoxed::builder::<gst::Structure>("stats")
                     .nick("Stats")
                     .blurb(
-                        "frames; analyzed: frames that a model has seen; faceless: frames behind a detector of faces that has found none for a second; mean-ns: mean time of the last 16 analyzed ones, with their masks; instructions: the \
-                         processor's vector instructions in use (avx512, avx2, sse2, neon, none)",
+                        "frames; searched: frames that a model has seen; faceless: frames behind a detector of faces that has found none for a second; mean-ns: mean time of the last 16 searched ones, with their masks; instructions: the \
+                         processor's vector instructions in use (avx512, avx2, sse2, neon, portable)",
                     )
                     .read_only()
                     .build(),
@@ -176,9 +176,9 @@ impl ObjectImpl for Element {
             "model" => settings.model.to_value(),
             "stats" => {
                 let published = self.published.lock().unwrap();
-                gst::Structure::builder("stats")
+                gst::Structure::builder("application/x-selfiesegmentation-stats")
                     .field("frames", published.searches.frames)
-                    .field("analyzed", published.searches.analyzed)
+                    .field("searched", published.searches.searched)
                     .field("faceless", published.faceless)
                     .field("mean-ns", published.searches.mean())
                     .field("instructions", published.instructions)

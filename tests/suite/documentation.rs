@@ -303,7 +303,7 @@ pub(super) fn rows<'a>(page: &'a str, heading: &str) -> Vec<(Vec<&'a str>, &'a s
 
 #[test]
 fn every_field_of_stats_is_documented() {
-    let rows = rows(include_str!("../../docs/PERFORMANCE.md"), "\n## The stats property\n");
+    let rows = rows(include_str!("../../docs/PROPERTIES.md"), "\n## The stats property\n");
     let mut documented: Vec<&str> = rows.into_iter().flat_map(|(names, _)| names).collect();
     // Beside fields, the table has values and file names in these cells.
     documented.retain(|name| !name.contains('.') && *name != "stats");

@@ -90,7 +90,7 @@ impl PublishedState {
             .field("frames-anticipated", regions.frames_anticipated)
             .field("frames-lost", regions.frames_lost)
             .field("frames-missing", regions.frames_missing)
-            .field("frames-dropped", regions.frames_dropped)
+            .field("frames-dropped", frames_late + regions.frames_dropped)
             .field("frames-shortened", regions.frames_shortened)
             .field("frames-copied", regions.frames_copied)
             .field("regions", regions.last_regions)

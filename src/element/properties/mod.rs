@@ -157,12 +157,12 @@ static PROPERTIES: LazyLock<Vec<(ParamSpec, Option<Accessor>)>> = LazyLock::new(
             "Active backend", "Backend in use: cuda or cpu; auto while the element is stopped";
         None => ParamSpecBoxed::builder::<gst::Structure>("stats").read_only(),
             "Statistics", "Counters of frames and bytes, and times of upload, kernel and download, since start. \
-            docs/PERFORMANCE.md lists the fields";
+            docs/PROPERTIES.md lists the fields";
         Some(|s| &mut s.regions_mut().mode) => ParamSpecEnum::builder::<RegionMode>("region-mode").mutable_playing(),
             "Region mode", "What is covered: the regions (inside) or all but the regions (outside); frame blurs the \
             whole picture";
         Some(|s| &mut s.regions_mut().sources) => ParamSpecFlags::builder("region-sources")
-            .default_value(RegionSources::ALL).mutable_playing(),
+            .default_value(RegionSources::default()).mutable_playing(),
             "Region sources", "Sources of regions; use zones if nothing upstream detects objects. alpha: the frame's \
             alpha channel is the mask, whatever shape is";
         // Without the type of its elements: GObject would refuse or drop wrong ones before they can be named in an error.

@@ -32,11 +32,15 @@ pub enum RegionSources {
     ROI = 2,
     #[flags_value(name = "Object detections of GstAnalyticsRelationMeta (GStreamer 1.24)")]
     ANALYTICS = 4,
-    #[default]
-    #[flags_value(name = "zones, roi and analytics")]
-    ALL = 7,
     #[flags_value(name = "The alpha channel of the frame, which is the mask of an object")]
     ALPHA = 8,
+}
+
+/// All but the alpha channel, which most frames have for something else.
+impl Default for RegionSources {
+    fn default() -> Self {
+        Self::ZONES | Self::ROI | Self::ANALYTICS
+    }
 }
 
 /// The type of `cover`.
@@ -188,7 +192,7 @@ impl RegionSettings {
             return Vec::new();
         }
         names([
-            ("region-sources", self.sources != RegionSources::ALL),
+            ("region-sources", self.sources != RegionSources::default()),
             ("labels", !self.labels.is_empty()),
             ("min-confidence", self.min_confidence > 0.0),
             ("shape", self.shape == ObjectShape::Mask),
