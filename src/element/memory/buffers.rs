@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Buffers: which upstream needs back, copies of them, and output buffers from a pool and of frames that the engine completes.
+//! Buffers: which buffers upstream needs back, copies of them, output buffers from a pool, and output buffers of frames
+//! that the engine completes.
 
 use std::sync::Arc;
 
@@ -15,8 +16,8 @@ use super::mapping::{MappedFrame, pool_of};
 use crate::element::format::stream_format::StreamFormat;
 use crate::engine::{CompletedFrame, Cover, InFlightFrame};
 
-/// A buffer of a pool, with the flags, timestamps and metas of an input buffer. The blur changes neither size, position nor
-/// colours, so every meta stays true but those that describe memory.
+/// A buffer of a pool, with the flags, timestamps and metas of an input buffer. The blur changes neither size, position
+/// nor colours, so every meta stays true, except metas that describe memory.
 pub fn allocate(pool: Option<&gst::BufferPool>, input: &gst::BufferRef) -> Result<gst::Buffer, FrameFailure> {
     let pool = pool.filter(|pool| pool.is_active() || pool.set_active(true).is_ok()).ok_or(FrameFailure::NoOutput)?;
     let mut output = pool.acquire_buffer(None)?;
