@@ -142,9 +142,9 @@ impl Timing {
         self.busy = self.busy.saturating_add(time);
     }
 
-    /// The running time from which the latency of the latest frame counts. By the latency that upstream reports, the
-    /// frame was `expected` at this time. If upstream is later than it reports, the time at which the frame came
-    /// counts. `None` without a clock or without a time.
+    /// The running time from which the latency of the latest frame counts. `expected` is when the frame should have
+    /// come by the latency that upstream reports. If the frame came later, the time at which it came counts, minus the
+    /// delay that the reported latency already includes. `None` without a clock or without a time.
     pub fn latency_begins(&mut self, expected: Option<gst::ClockTime>) -> Option<gst::ClockTime> {
         expected.max(self.arrived.map(|arrived| arrived.saturating_sub(self.late)))
     }

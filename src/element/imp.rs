@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
-//! The GObject and its virtual methods, each of which delegates: start and stop to `lifecycle`, caps to `format`, frames and events to
-//! `entering` and `leaving`, allocation queries and CUDA contexts to `memory`. Those that compute set the default floating-point
-//! environment, because the caller's thread may have another one.
+//! The GObject and its virtual methods. They delegate: start and stop to `lifecycle`, caps to `format`, frames and
+//! events to `entering` and `leaving`, allocation queries and CUDA contexts to `memory`. Methods that compute set the
+//! default floating-point environment, because the caller's thread may have another one.
 
 /**
  * SECTION:element-cudagaussblur

@@ -96,7 +96,8 @@ mod tests {
     use super::*;
     use crate::filter::weights::Mask;
 
-    /// Columns of a mask. Of the cover of fewer than 5, which is two nodes larger on each side, shrinking by 3 may leave something.
+    /// Masks of 1 to 8 columns. A cover is two nodes larger on each side than its object, so shrinking by 3 may leave
+    /// something of the cover of a mask of fewer than 5 columns.
     #[test]
     fn what_shrinking_leaves_nothing_of_is_covered_whole() {
         for width in 1..9 {

@@ -438,7 +438,7 @@ fn side(area: Area) -> f64 {
     (area.right - area.left).max(area.bottom - area.top)
 }
 
-/// Twice that of the centres.
+/// Twice the distance of the centres.
 fn distance(one: Area, other: Area) -> f64 {
     let across = one.left + one.right - other.left - other.right;
     let down = one.top + one.bottom - other.top - other.bottom;
