@@ -89,7 +89,7 @@ pub enum OnMissing {
 #[enum_type(name = "GstCudaGaussBlurOnLost")]
 pub enum OnLost {
     #[default]
-    #[enum_value(name = "Release it")]
+    #[enum_value(name = "Show the place of the object again")]
     Release,
     #[enum_value(name = "Cover the whole frame until it is found again, or another track of its label takes its place")]
     Cover,
