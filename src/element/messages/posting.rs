@@ -69,7 +69,7 @@ pub fn report_refused_value(state: &SharedState, error: &PropertyError) {
     match state.with_session(of_binding).flatten() {
         None => warn(state, [error.to_string()]),
         Some(true) => {
-            warn(state, [format!("{error}; the log has the other values that its control binding sets in vain")])
+            warn(state, [format!("{error}; the log has the other values that its control binding sets in vain")]);
         }
         Some(false) => gst::debug!(CAT, obj = state.element(), "{error}"),
     }
