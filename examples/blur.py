@@ -95,7 +95,7 @@ def missing(**packages):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], allow_abbrev=False)
     parser.add_argument("--headless", action="store_true", help="open no window, and let a GstController move sigma")
     parser.add_argument("file", nargs="?", metavar="FILE", help="the video; default: a test pattern")
     arguments = parser.parse_args()

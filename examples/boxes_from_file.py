@@ -65,7 +65,7 @@ If a line cannot be read or is beyond the end of the video, the video is not wri
 
 def main():
     parser = argparse.ArgumentParser(
-        description=__doc__.splitlines()[0], epilog=FORMAT, formatter_class=argparse.RawDescriptionHelpFormatter
+        description=__doc__.splitlines()[0], epilog=FORMAT, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
     )
     parser.add_argument("video", help="the video to read")
     parser.add_argument("boxes", help="the CSV file with the boxes")

@@ -60,7 +60,7 @@ def mp4():
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], allow_abbrev=False)
     parser.add_argument("video", nargs="?", metavar="VIDEO", help="the video; default: a test pattern")
     parser.add_argument("result", metavar="RESULT", help="the MP4 file to write")
     arguments = parser.parse_args()

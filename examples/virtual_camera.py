@@ -136,7 +136,7 @@ def show_slider(camera):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], allow_abbrev=False)
     parser.add_argument("--camera", default="/dev/video0", help="default: /dev/video0")
     parser.add_argument("--output", default="/dev/video10",
                         help="a v4l2loopback device, pipewire, or none; default: /dev/video10")

@@ -2,6 +2,8 @@
 //! installed (it exists since GStreamer 1.24) or lacks what they need.
 
 mod common;
+#[path = "analytics/inference.rs"]
+mod inference;
 
 use std::ffi::c_void;
 use std::ptr;
@@ -291,6 +293,7 @@ fn main() {
     let is_new = has_library && is_1_26();
     // Part of GStreamer 1.28.
     let has_tracker = is_new && gst::ElementFactory::find("ioutracker").is_some();
+    let has_inference = is_new && inference::ELEMENTS.iter().all(|name| gst::ElementFactory::find(name).is_some());
     let trials = vec![
         trial("buffers_without_metas_do_not_open_the_library", true, opens_nothing),
         trial("every_meta_of_a_buffer_is_read_and_an_empty_one_says_that_a_detector_looked", has_library, metas),
@@ -298,6 +301,7 @@ fn main() {
         trial("tracking_ids_are_found_in_either_direction", has_library, tracking),
         trial("tracks_alone_say_that_a_detector_looked_if_a_model_did_before", is_new, tracks_alone),
         trial("a_tracker_after_the_detector_changes_nothing", has_tracker, real_tracker),
+        trial("what_a_model_in_gstreamers_own_inference_finds_is_covered", has_inference, inference::covered),
         trial("oriented_boxes_become_the_box_around_them", is_new, oriented),
         trial("detections_have_the_masks_that_they_are_related_to", is_new, related_masks),
         trial("masks_of_earlier_frames_are_old", is_new, old_masks),

@@ -301,11 +301,11 @@ fn detectors() {
         check(&pipeline);
         pipeline.set_state(gst::State::Null).unwrap();
         let copied = [0, 1].map(|direction| machine.copied()[direction] - copied[direction]);
-        (regions, stats.get::<u64>("analyzed").unwrap() as usize, copied)
+        (regions, stats.get::<u64>("searched").unwrap() as usize, copied)
     };
-    let (expected, analyzed, _) = found("", 5, "", &|_| ());
+    let (expected, searched, _) = found("", 5, "", &|_| ());
     // The second one, because the face of the first one is new; and frames 6 and 11.
-    assert_eq!((expected.len(), analyzed, expected[11][0].0.as_str()), (12, 4, "face"));
+    assert_eq!((expected.len(), searched, expected[11][0].0.as_str()), (12, 4, "face"));
     let on_device = format!("cudaupload ! {CUDA} !");
     let (_, all, [_, down]) = found(&on_device, 1, "", &|_| ());
     assert!(all == 12 && down >= 12 * 480 * 400 * 3 / 2, "{all} searches, {down} bytes");
@@ -322,7 +322,7 @@ fn detectors() {
             assert_eq!(found, stats, "{behind}");
         };
         let result = found(&on_device, 5, behind, &check);
-        assert_eq!(result, (expected.clone(), analyzed, [12 * 480 * 400 * 3 / 2, down / 12 * analyzed]), "{behind}");
+        assert_eq!(result, (expected.clone(), searched, [12 * 480 * 400 * 3 / 2, down / 12 * searched]), "{behind}");
     }
     assert_eq!(machine.live_contexts(), 0);
 }

@@ -23,10 +23,11 @@ use crate::{
 static CAT: LazyLock<gst::DebugCategory> =
     LazyLock::new(|| gst::DebugCategory::new("centerface", gst::DebugColorFlags::empty(), Some("Finds faces")));
 
-/// Longest time between two frames that are searched. At a low rate `every` alone would exceed it, and `cudagaussblur` covers what it
-/// has seen once for 0.3 seconds.
+/// Longest time between two frames that are searched. At a low rate `every` alone would exceed it, and `cudagaussblur`
+/// covers an object that was found once for 0.3 seconds only.
 const LONGEST: gst::ClockTime = gst::ClockTime::from_mseconds(250);
-/// Sides of the part in which a small face is searched again, in pixels that are searched; and the largest number of such faces.
+/// The side of the part in which a small face is searched again, in pixels of the searched picture; and the largest
+/// number of such faces.
 const NEAR: f64 = 64.;
 const MOST_SMALL: usize = 16;
 /// The largest number of threads by default, because decoder, blur and encoder run beside a search.
@@ -48,21 +49,22 @@ impl Default for Settings {
     }
 }
 
-/// What the streaming thread uses, from `start` to `stop`.
+/// The state of the streaming thread, from `start` to `stop`.
 #[derive(Default)]
 struct State {
     runner: Option<Runner>,
     info: Option<VideoInfo>,
     schedule: Schedule,
-    /// What the last search has found, and whether it was an additional one.
+    /// The faces that the last search has found, and whether that search was an additional one.
     faces: Vec<Face>,
     is_additional: bool,
-    /// Searches until the next one at twice the size; and the faces that the last search has found at that size alone.
+    /// The number of searches until the next one at twice the size; and the faces that the last search has found only
+    /// at that size.
     to_fine: u32,
     small: Vec<Face>,
 }
 
-/// What other threads read.
+/// The values that other threads read.
 #[derive(Default)]
 struct Published {
     searches: Searches,
@@ -97,8 +99,8 @@ impl ObjectImpl for Element {
                 glib::ParamSpecUInt::builder("every")
                     .nick("Every")
                     .blurb(
-                        "Search every N-th frame, and the next one after a new face; at low rates more often, so that at most 250 ms lie \
-                         between two searches",
+                        "Search every N-th frame, and also the frame after a new face. At low frame rates, search more often, so that at most \
+                         250 ms lie between two searches",
                     )
                     .minimum(1)
                     .maximum(1000)
@@ -107,7 +109,7 @@ impl ObjectImpl for Element {
                     .build(),
                 glib::ParamSpecDouble::builder("threshold")
                     .nick("Threshold")
-                    .blurb("Least confidence of a face: a lower one finds more faces, and more that are none")
+                    .blurb("Lowest confidence of a face; a lower threshold finds more faces, and more things that are no faces")
                     .minimum(0.)
                     .maximum(1.)
                     .default_value(default.threshold)
@@ -116,7 +118,7 @@ impl ObjectImpl for Element {
                 glib::ParamSpecUInt::builder("size")
                     .nick("Size")
                     .blurb(
-                        "Longer side of the picture that is searched, in pixels: twice finds faces of half the size and takes four \
+                        "Longer side of the picture that is searched, in pixels. Twice the size finds faces of half the size and takes four \
                          times as long",
                     )
                     .minimum(64)
@@ -127,8 +129,8 @@ impl ObjectImpl for Element {
                 glib::ParamSpecUInt::builder("fine-every")
                     .nick("Fine every")
                     .blurb(
-                        "Search every N-th time also at twice the size, which takes four times as long, and all other times also around \
-                         the small faces that were found so; 0: never",
+                        "Do every N-th search also at twice the size, which takes four times as long, and all other searches also around the \
+                         small faces that were found at that size; 0: never",
                     )
                     .maximum(1000)
                     .default_value(default.fine_every)
@@ -137,14 +139,14 @@ impl ObjectImpl for Element {
                 glib::ParamSpecString::builder("model")
                     .nick("Model")
                     .blurb(
-                        "File of the model. Unset: centerface.onnx in the folder that CUDAGAUSSBLUR_MODELS names, else in ../models \
+                        "File of the model. If unset, centerface.onnx in the folder that CUDAGAUSSBLUR_MODELS names, else in ../models \
                          relative to the plugin's folder, else in cudagaussblur/models of the user's and the system's data folders",
                     )
                     .mutable_ready()
                     .build(),
                 glib::ParamSpecUInt::builder("threads")
                     .nick("Threads")
-                    .blurb("Threads of the model; 0: one for each processor that the process may use, four at most")
+                    .blurb("Number of threads of the model; 0: one for each processor that the process may use, four at most")
                     .maximum(64)
                     .default_value(default.threads)
                     .mutable_ready()
@@ -152,8 +154,8 @@ impl ObjectImpl for Element {
                 glib::ParamSpecBoxed::builder::<gst::Structure>("stats")
                     .nick("Stats")
                     .blurb(
-                        "frames; analyzed: frames that were searched; faces: found in them; mean-ns: mean time of the last 16 searches; \
-                         instructions: the processor's vector instructions in use (avx512, avx2, sse2, neon, none)",
+                        "frames: frames that passed; searched: frames that were searched; faces: faces found in them; mean-ns: mean time of \
+                         the last 16 searches; instructions: the processor's vector instructions in use (avx512, avx2, sse2, neon, portable)",
                     )
                     .read_only()
                     .build(),
@@ -187,9 +189,9 @@ impl ObjectImpl for Element {
             "model" => settings.model.to_value(),
             "stats" => {
                 let published = self.published.lock().unwrap();
-                gst::Structure::builder("stats")
+                gst::Structure::builder("application/x-centerface-stats")
                     .field("frames", published.searches.frames)
-                    .field("analyzed", published.searches.analyzed)
+                    .field("searched", published.searches.searched)
                     .field("faces", published.faces)
                     .field("mean-ns", published.searches.mean())
                     .field("instructions", published.instructions)
@@ -233,7 +235,7 @@ impl BaseTransformImpl for Element {
             .map_err(|reason| gst::error_msg!(gst::ResourceError::NotFound, ("{reason}")))?;
         let instructions = search::instructions();
         let threads = match settings.threads {
-            // What the process may use: its affinity and its control group's quota.
+            // The number of processors that the process may use, by its affinity and its control group's quota.
             0 => std::thread::available_parallelism().map_or(1, usize::from).min(MOST_THREADS),
             threads => threads as usize,
         };
@@ -321,8 +323,8 @@ impl BaseTransformImpl for Element {
 }
 
 impl State {
-    /// Searches the next frame, too, after a face that is near no face of the last search: a face that moves by more than its width
-    /// between two searches would be a new object in each.
+    /// After a face that is near no face of the last search, the next frame is searched, too. Otherwise a face that
+    /// moves by more than its width between two searches would be a new object in each of them.
     fn follow(&mut self, found: &[Face]) {
         let is_new = |face: &Face| self.faces.iter().all(|before| overlap(&before.sides, &face.sides) == 0.);
         self.is_additional = !self.is_additional && found.iter().any(is_new);
@@ -367,7 +369,8 @@ impl State {
         Ok(found)
     }
 
-    /// The faces in a part of a frame: column, row, width and height. `scale`: pixels that are searched for one of the frame.
+    /// The faces in a part of a frame: column, row, width and height. `scale` is the number of searched pixels for one
+    /// pixel of the frame.
     fn search_part(
         &mut self,
         buffer: &gst::BufferRef,
@@ -393,7 +396,7 @@ impl State {
     }
 }
 
-/// The part of a frame in which a face is searched that was there in the last search.
+/// The part of a frame in which a face of the last search is searched again.
 fn around(face: &Face, full: [u32; 2], scale: f64) -> [u32; 4] {
     let [left, top, right, bottom] = face.sides;
     let side = (NEAR / scale).max(3. * (right - left).max(bottom - top)).ceil() as u32;

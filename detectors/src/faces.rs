@@ -3,7 +3,7 @@
 
 use crate::run::Plane;
 
-/// A face: its box in pixels of the frame, and how sure the network is, 0 to 1.
+/// A face: its box in pixels of the frame, and the network's confidence, 0 to 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Face {
     /// Left, top, right, bottom.
@@ -11,11 +11,11 @@ pub struct Face {
     pub confidence: f32,
 }
 
-/// Only so many cells are examined, the most certain ones. Each face has a few cells.
+/// The largest number of cells that are examined, the most certain ones. Each face has a few cells.
 const MOST: usize = 2000;
 /// Pixels of the searched picture in a row or column of a cell.
 const CELL: f64 = 4.;
-/// Boxes that share more of the smaller one's area are boxes of one face.
+/// Boxes that share more than this part of the smaller one's area are boxes of one face.
 const SHARED: f64 = 0.3;
 
 /// An output of the network is infinite or no number.
@@ -64,7 +64,8 @@ pub fn faces(
     Ok(distinct(&found))
 }
 
-/// The faces without those that share much with a more certain one, or have no area. The most certain ones come first.
+/// The faces, the most certain ones first. Faces that share much of their area with a more certain one, or that have no
+/// area, are left out.
 pub fn distinct(found: &[Face]) -> Vec<Face> {
     let mut faces: Vec<Face> = Vec::new();
     for face in found {

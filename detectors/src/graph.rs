@@ -36,7 +36,7 @@ pub struct Node<'a> {
 
 #[derive(Default)]
 pub struct Graph<'a> {
-    /// In the file's order, in which a node comes after those whose outputs it reads.
+    /// The nodes in the file's order. A node comes after the nodes whose outputs it reads.
     pub nodes: Vec<Node<'a>>,
     pub constants: HashMap<&'a str, Tensor>,
     pub outputs: Vec<&'a str>,

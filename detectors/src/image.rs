@@ -9,7 +9,7 @@ pub struct Image {
     pub values: Vec<f32>,
 }
 
-/// Rows and columns around a sample, on each side, whose mean is taken.
+/// The number of rows and columns on each side of a sample that a mean includes.
 const REACH: usize = 2;
 /// Of the guided filter: variance of colours that counts as noise; how often it is applied, and how much steeper its result is made in
 /// between.
@@ -49,7 +49,7 @@ impl Image {
 
     /// The picture in another size, bilinear, from centre to centre.
     pub fn scaled(&self, size: [usize; 2]) -> Self {
-        // The axis of which less is left, first.
+        // If the height shrinks, rows are scaled first, so that fewer samples are left for the columns.
         if size[1] < self.height {
             self.scaled_rows(size[1]).scaled_columns(size[0])
         } else {

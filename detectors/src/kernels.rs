@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
-//! What a layer of a network computes, for one row of pixels whose channels lie side by side. Two kernels take nearly all of the time: a
-//! dense one, from all channels of a window to all channels of a pixel, and a depthwise one, from a channel's window to the channel.
+//! The computation of a network's layer, for one row of pixels whose channels lie side by side. Two kernels take nearly
+//! all of the time: a dense one, from all channels of a window to all channels of a pixel, and a depthwise one, from a
+//! channel's window to the channel.
 
 use crate::vector::{self, LANES, Vector};
 
@@ -11,14 +12,14 @@ pub struct Instructions(Set);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(not(target_arch = "x86_64"), expect(dead_code, reason = "sets of x86"))]
 enum Set {
-    /// What every processor of the architecture has: SSE2, NEON.
+    /// The instructions that every processor of the architecture has: SSE2, NEON.
     Baseline,
     Avx2,
     Avx512,
 }
 
 impl Instructions {
-    /// All that this processor has, the fastest one last.
+    /// All instruction sets that this processor has, the fastest one last.
     pub fn all() -> Vec<Self> {
         let all = [Set::Baseline].into_iter();
         #[cfg(target_arch = "x86_64")]
@@ -36,7 +37,7 @@ impl Instructions {
             Set::Avx2 => "avx2",
             Set::Baseline if cfg!(target_arch = "x86_64") => "sse2",
             Set::Baseline if cfg!(target_arch = "aarch64") => "neon",
-            Set::Baseline => "none",
+            Set::Baseline => "portable",
         }
     }
 }
@@ -104,7 +105,7 @@ impl Depthwise {
     }
 }
 
-/// The pixels that a pixel of the output is computed from.
+/// The pixels from which a pixel of the output is computed.
 #[derive(Clone, Copy, Debug)]
 pub struct Window {
     /// Rows and columns: 1, 3 or 5.
@@ -115,7 +116,7 @@ pub struct Window {
     pub shift: usize,
 }
 
-/// What a layer computes for each pixel of its output.
+/// The operation of a layer for each pixel of its output.
 pub enum Operation {
     /// Reads a window of one or three rows.
     Dense { weights: Dense, window: Window },
@@ -141,7 +142,7 @@ pub struct Row<'a> {
     pub channels: usize,
     /// The rows of the input around the window's centre, which is the third one, with a border of `BORDER` pixels.
     pub inputs: [&'a [f32]; 5],
-    /// Of `Operation::Multiply`: a value for each channel.
+    /// For `Operation::Multiply`: a value for each channel.
     pub factors: Option<&'a [f32]>,
     pub is_odd: bool,
     pub relu: bool,

@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Two GStreamer elements that find what `cudagaussblur` covers, on the processor, without any inference library. They attach regions
-//! of interest to frames.
+//! Two GStreamer elements that find faces and people, which `cudagaussblur` then covers. They run on the processor,
+//! without any inference library, and attach regions of interest to frames.
 //!
-//! `centerface` finds faces. `selfiesegmentation` finds people and attaches their mask: alone one person who fills the picture, and
-//! behind `centerface` people of any size. [HIDING](https://github.com/cudagaussblur/cudagaussblur/blob/main/docs/HIDING.md#masks) says
-//! how to use them and what they find.
+//! `centerface` finds faces. `selfiesegmentation` finds people and attaches their mask. Alone it finds one person who
+//! fills the picture; behind `centerface` it finds people of any size.
+//! [HIDING](https://github.com/cudagaussblur/cudagaussblur/blob/main/docs/HIDING.md#masks) says how to use them and
+//! what they find.
 //!
 //! Programs that link this crate register the elements with [`plugin_register_static`]. The modules are public for the project's own
 //! tests and benches, without any promise of stability.
 //!
-//! Both elements read small pictures of a frame (`sampler`) and run networks on them; what they have in common is in `search`.
-//! `centerface` attaches the `faces` that the outputs of its network describe. `selfiesegmentation` makes a mask of all `people` from the
-//! outputs of two networks, with a filter that fits it to the edges of an `image`. `model` finds the models' files. `onnx` and `tflite`
-//! read a file into a `graph`, of which `network` makes a list of layers; `run` runs it, by the `kernels` on `vector`s.
+//! Both elements read small pictures of a frame (`sampler`) and run networks on them. `search` has their common part.
+//! `centerface` attaches the `faces` that the outputs of its network describe. `selfiesegmentation` makes a mask of all
+//! `people` from the outputs of two networks, and fits the mask to the edges of an `image`. `model` finds the models'
+//! files. `onnx` and `tflite` read a file into a `graph`. `network` makes a list of layers from a graph, and `run` runs
+//! this list, by the `kernels` on `vector`s.
 
 mod centerface;
 #[doc(hidden)]

@@ -13,12 +13,12 @@ use crate::{
     tflite,
 };
 
-/// The longest side of a picture that a file may ask for, and the most values of all planes.
+/// The longest side of a picture that a file may ask for, and the largest number of values in all planes.
 const MOST_SIDE: usize = 4096;
 const MOST_VALUES: usize = 1 << 26;
 
-/// A model's file: that of the property, else the first one of this name in the folders. `Err` names them if there is none, and the
-/// script that downloads it.
+/// A model's file: the file that the property names, or else the first one of this name in the folders. If there is
+/// none, `Err` names the folders, and the script that downloads the model.
 pub fn find(property: Option<String>, name: &str, script: &str) -> Result<PathBuf, String> {
     if let Some(path) = property.filter(|path| !path.is_empty()).map(PathBuf::from) {
         return if path.is_file() {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! A convolutional network as a list of layers. They are made from the nodes of a model's graph, which are checked.
+//! A convolutional network as a list of layers, which are made from the checked nodes of a model's graph.
 
 use std::collections::HashMap;
 
@@ -21,7 +21,7 @@ pub struct Layer {
     pub output: usize,
     pub activation: Activation,
     pub add: Option<usize>,
-    /// The plane of one pixel whose values multiply the channels, of `Operation::Multiply`.
+    /// For `Operation::Multiply`: the plane of one pixel whose values multiply the channels.
     pub factors: Option<usize>,
 }
 
@@ -35,7 +35,7 @@ pub enum Activation {
 }
 
 impl Layer {
-    /// Rows of the input that a row of the output is computed from.
+    /// The number of input rows from which a row of the output is computed.
     pub fn side(&self) -> usize {
         match self.operation {
             Operation::Dense { window, .. } | Operation::Depthwise { window, .. } => window.side,
@@ -58,7 +58,7 @@ impl Layer {
         matches!(self.operation, Operation::Mean | Operation::Enlarge) || self.side() > 3
     }
 
-    /// Its output is set when it is added to a network.
+    /// The layer's output is set when the layer is added to a network.
     fn new(operation: Operation, input: usize) -> Self {
         Self { operation, input, output: 0, activation: Activation::None, add: None, factors: None }
     }
@@ -91,15 +91,15 @@ pub struct Network {
     /// Each one reads planes that earlier ones have written. Every plane but plane 0, the picture, is written by one layer.
     pub layers: Vec<Layer>,
     pub planes: Vec<Shape>,
-    /// The planes that were asked for.
+    /// The requested planes.
     pub outputs: Vec<usize>,
     /// Width and height of the picture that it was made for, if the file states them.
     pub size: Option<[usize; 2]>,
 }
 
 impl Network {
-    /// Makes the layers that compute the tensors of these names. A sigmoid of an output is left out. `Err` names the node that is not
-    /// supported, and the reason.
+    /// Makes the layers that compute the tensors of these names. A sigmoid at the end is left out. `Err` names the node
+    /// that is not supported, and the reason.
     pub fn new<'a>(graph: &'a Graph<'a>, outputs: &[&'a str]) -> Result<Self, String> {
         let picture = Shape { channels: 3, halved: Some(0) };
         let network = Self { layers: Vec::new(), planes: vec![picture], outputs: Vec::new(), size: graph.size };
@@ -116,7 +116,7 @@ impl Network {
         for name in outputs {
             network.outputs.push(*names.get(name).ok_or_else(|| format!("it has no output {name}"))?);
         }
-        // Without the layers that no output needs.
+        // Layers that no output needs are left out.
         let mut is_needed = vec![false; network.planes.len()];
         network.outputs.iter().for_each(|output| is_needed[*output] = true);
         for layer in network.layers.iter().rev() {
@@ -136,7 +136,7 @@ impl Network {
 
 struct Builder<'a> {
     graph: &'a Graph<'a>,
-    /// How many inputs of nodes, and outputs that were asked for, refer to a name.
+    /// The number of references to a name: by inputs of nodes, and by the requested outputs.
     readers: HashMap<&'a str, usize>,
     /// The plane that holds the values of a name.
     names: HashMap<&'a str, usize>,

@@ -58,7 +58,7 @@ fn text(bytes: &[u8]) -> Option<&str> {
     std::str::from_utf8(bytes).ok()
 }
 
-/// A constant and its name; none if it has no floats. Its dimensions agree with the number of its values.
+/// A constant and its name; `None` if it has no floats. Its dimensions agree with the number of its values.
 fn tensor(data: &[u8]) -> Option<(&str, Option<Tensor>)> {
     let (mut name, mut dims, mut values, mut kind) = ("", Vec::new(), Vec::new(), 0);
     for (field, value) in fields(data)? {

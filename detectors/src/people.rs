@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Where people are looked for, and the mask of those that were found.
+//! The boxes in which people are searched, and the mask of the people that were found.
 
 use crate::image::{Image, fitted};
 
@@ -10,17 +10,20 @@ const TALL: f64 = 7.;
 const ABOVE: f64 = 1.1;
 /// A person whose face has more than this share of the picture's shorter side fills the picture.
 const FILLS: f64 = 0.22;
-/// Faces whose centres differ by less than so many of their heights are one person's.
+/// Faces whose centres differ by less than this many face heights belong to one person.
 const SAME: f64 = 1.25;
 /// A person is lost if no sample of the box reaches this confidence.
 const LOST: f32 = 0.5;
-/// So long after the last face the whole picture is searched beside the box of a person who is followed: the face may have been none.
+/// When no face was found for this time, the whole picture is searched in addition to the box of a person who is
+/// followed, because the face may have been a false detection.
 const STALE: gst::ClockTime = gst::ClockTime::SECOND;
-/// So many boxes are searched in a frame, those of the largest faces. If there are more, the whole picture is searched, too.
+/// The largest number of boxes that are searched in a frame, those of the largest faces. If there are more, the whole
+/// picture is searched, too.
 const MOST: usize = 32;
-/// From the threshold on, a person shows wholly after so much more of the filter's result.
+/// A sample shows the person completely if the filter's result exceeds the threshold by this value.
 const SOFT: f32 = 0.5;
-/// Changes of a colour from one frame to the next: up to the first one noise, from the second one on motion.
+/// Changes of a colour from one frame to the next. Changes up to the first value are noise; from the second value on
+/// they are motion.
 const STILL: f32 = 2. / 255.;
 const MOVED: f32 = 8. / 255.;
 
@@ -35,7 +38,7 @@ pub struct Person {
     pub face: f64,
     /// The time of the last frame in which the face was found.
     seen_at: Option<gst::ClockTime>,
-    /// The mean place of what the model found in the box at the last search.
+    /// The mean place of the person that the model found in the box at the last search.
     mean: Option<[f64; 2]>,
 }
 
@@ -44,7 +47,7 @@ impl Person {
         Self { centre, face, seen_at: now, mean: None }
     }
 
-    /// Whether the face was not found for long, or nobody knows for how long.
+    /// Whether the face has not been found for a long or an unknown time.
     pub fn is_stale(&self, now: Option<gst::ClockTime>) -> bool {
         let since = now.zip(self.seen_at).and_then(|(now, seen)| now.checked_sub(seen));
         since.is_none_or(|since| since > STALE)
@@ -55,8 +58,8 @@ impl Person {
         (0..2).all(|axis| (self.centre[axis] - other.centre[axis]).abs() <= SAME * other.face)
     }
 
-    /// Where the model looks for the person in a grid of this size. The lower edge of the picture cuts the box, down to a square, which is
-    /// moved up. If the person fills the picture, it is all of the grid.
+    /// The box of a grid of this size in which the model looks for the person. The lower edge of the picture cuts the
+    /// box down to a square, and then moves it up. If the person fills the picture, the box is the whole grid.
     pub fn sides(&self, size: [usize; 2]) -> Sides {
         let [columns, rows] = size;
         if self.face > FILLS * columns.min(rows) as f64 {
@@ -69,8 +72,8 @@ impl Person {
         [left, top, left + square[0], (top + tall).min(rows)]
     }
 
-    /// Moves the face by as much as the mean place of what the model finds in the box has moved since the last search. `None` if nobody
-    /// is in the box.
+    /// Moves the face by the distance that the mean place of the person in the box has moved since the last search.
+    /// `None` if nobody is in the box.
     pub fn follow(mut self, confidence: &Image, [left, top, ..]: Sides) -> Option<Self> {
         let mut sums = [0.; 3];
         for (y, row) in confidence.values.chunks_exact(confidence.width).enumerate() {
@@ -93,8 +96,9 @@ impl Person {
     }
 }
 
-/// The boxes to search on a grid of this size, each with the people in it. `faces` are the people whose faces were found, `followed`
-/// those of the last search. All of the grid is one of the boxes if a person fills it, and if no face was found for long.
+/// The boxes to search on a grid of this size, each with the people in it. `faces` are the people whose faces were
+/// found, `followed` the people of the last search. The whole grid is one of the boxes if a person fills it, or if no
+/// face was found for a long time.
 pub fn boxes(
     mut faces: Vec<Person>,
     followed: &[Person],
@@ -129,9 +133,9 @@ pub struct Mask {
     pub coarse: [usize; 2],
     /// The mask of the last frame, and its guide on the coarse grid.
     last: Option<(Image, [Image; 3])>,
-    /// The share of what is new, since the last frame that a model has seen.
+    /// The share of the new result in the mask, since the last frame that a model has searched.
     new: Image,
-    /// What the models say, averaged.
+    /// The average of the models' results.
     pub confidence: Image,
 }
 
@@ -147,8 +151,8 @@ impl Mask {
         Self { size, coarse, last: None, new, confidence }
     }
 
-    /// The mask of the next frame. `guide` is the frame at the size of the mask, `found` what the models say of it, if they have seen
-    /// it; `smooth` is the share of the last mask in the new one where nothing changes.
+    /// The mask of the next frame. `guide` is the frame at the size of the mask. `found` is the models' result for it,
+    /// if they have searched it. `smooth` is the share of the last mask in the new one where nothing changes.
     pub fn next(&mut self, guide: &[Image; 3], found: Option<&Image>, smooth: f32) -> &Image {
         let coarse = guide.each_ref().map(|plane| plane.scaled(self.coarse));
         let new = match &self.last {
@@ -171,7 +175,7 @@ impl Mask {
     }
 }
 
-/// The share of what is new where the picture changes by more than noise, light and exposure.
+/// The share of the new result where the picture changes by more than noise, light and exposure.
 fn changed(coarse: &[Image; 3], before: &[Image; 3], smooth: f32) -> Image {
     let changes: [Image; 3] = std::array::from_fn(|i| {
         let change = coarse[i].with(&before[i], |now, before| now - before);
@@ -185,8 +189,8 @@ fn changed(coarse: &[Image; 3], before: &[Image; 3], smooth: f32) -> Image {
     largest.map(|change| ((change - STILL) / (MOVED - STILL)).clamp(1. - smooth, 1.))
 }
 
-/// The samples of a mask for cudagaussblur, and where they lie in it. region-mode=outside shows nothing of samples below 128 and all of
-/// those of 255; inside leaves 0 uncovered. `None` if nobody is in the picture.
+/// The samples of a mask for cudagaussblur, and their rectangle in it. region-mode=outside shows no sample below 128
+/// and shows samples of 255 completely; inside leaves samples of 0 uncovered. `None` if nobody is in the picture.
 pub fn samples(mask: &Image, threshold: f32) -> Option<(Sides, Vec<u8>)> {
     let lower = 128. / threshold.max(1e-6);
     let value = |value: f32| (value * lower).clamp(0., 128.) + ((value - threshold) * (127. / SOFT)).clamp(0., 127.);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Runs a network on the processor. Layers whose output only the next one reads run row by row together, so that rows of many
-//! channels stay in the cache.
+//! Runs a network on the processor. If only the next layer reads a layer's output, both layers run row by row together,
+//! so that rows of many channels stay in the cache.
 
 use std::{ops::Range, sync::Mutex};
 

@@ -1,22 +1,23 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Reads a small picture straight out of a frame: only the samples that it needs, and of these the upper 8 bits. A luma, RGB or grey
-//! sample is the mean of four of the frame.
+//! Reads a small picture directly from a frame: only the samples that it needs, and only their upper 8 bits. A luma,
+//! RGB or grey sample of the small picture is the mean of four samples of the frame.
 
 use gst_video::{VideoColorMatrix, VideoColorRange, VideoFormatFlags, VideoInfo};
 
-/// Where the samples of a component lie in a frame's bytes: a place is the sum of its row's and its column's entry. If a sample is
-/// read once, both entries are the same.
+/// The places of a component's samples in a frame's bytes. A place is the sum of its row's and its column's entry. If
+/// only one sample is read, both entries are the same.
 struct Places<'a> {
     data: &'a [u8],
     columns: Vec<[usize; 2]>,
     rows: Vec<[usize; 2]>,
-    /// Where the upper 8 bits of a sample of more than 8 begin. Such a sample has two bytes, the lower one first.
+    /// The position of the upper 8 bits in a sample of more than 8 bits. Such a sample has two bytes, the lower one
+    /// first.
     shift: Option<u32>,
     is_mean: bool,
 }
 
 impl Places<'_> {
-    /// Writes a row of samples, of which each is the mean of four of the frame, or one.
+    /// Writes a row of samples. Each one is the mean of four samples of the frame, or one sample.
     fn read(&self, y: usize, output: &mut [f32]) {
         let [above, below] = self.rows[y].map(|start| &self.data[start..]);
         match self.shift {
@@ -43,9 +44,9 @@ impl Places<'_> {
 
 /// A function that writes a row of the small picture of this size: red, green and blue of each pixel, whole numbers from 0 to 255.
 ///
-/// `data` has the frame's bytes, `planes` the offset and the stride of each plane. The picture that the caps describe begins at the
-/// column and row `corner`; of it, the small one shows `part`: column, row, width and height. `None` if a sample would lie outside of the
-/// bytes.
+/// `data` has the frame's bytes, `planes` the offset and the stride of each plane. The picture that the caps describe
+/// begins at the column and row `corner`. The small picture shows the part `part` of it: column, row, width and height.
+/// `None` if a sample would lie outside of the bytes.
 pub fn sampler<'a>(
     info: &VideoInfo,
     data: &'a [u8],
@@ -61,8 +62,8 @@ pub fn sampler<'a>(
     let components = (0..if format.n_components() < 3 { 1 } else { 3 }).map(|c| {
         let (offset, stride) = *planes.get(format.plane()[c] as usize)?;
         let start = isize::try_from(offset).ok()?.checked_add(format.poffset()[c] as isize)?;
-        // Where samples are read, in eighths of one of the small picture. Of two that are as near, both are read, so that the small
-        // picture is not shifted.
+        // The places at which samples are read, in eighths of a sample of the small picture. If two samples are equally
+        // near, both are read, so that the small picture is not shifted.
         let shares = if full == size || is_yuv && c > 0 { [4, 4] } else { [2, 6] };
         let places = |axis: usize, sub: u32, step: isize, start: isize| {
             let place = |sample: usize| usize::try_from((sample as isize).checked_mul(step)?.checked_add(start)?).ok();
@@ -79,7 +80,7 @@ pub fn sampler<'a>(
         let depth = format.depth()[c];
         let shift = (depth > 8).then(|| format.shift()[c] + depth - 8);
         let after = usize::from(shift.is_some());
-        // Places ascend or descend, so that all lie between those of the corners.
+        // Places ascend or descend, so that all of them lie between the places of the corners.
         let ends = |places: &[[usize; 2]]| Some([places.first()?[0], places.last()?[1]]);
         let (row_ends, column_ends) = (ends(&rows)?, ends(&columns)?);
         let is_inside = |row: usize, column: usize| {

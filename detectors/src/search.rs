@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! What both elements have in common: which frames are searched, how a frame is read, and what is reported of searches.
+//! The common part of both elements: which frames are searched, how a frame is read, and how searches are reported.
 
 use std::{
     collections::VecDeque,
@@ -15,12 +15,13 @@ use crate::{kernels::Instructions, sampler::sampler};
 const CAPS: &str = ", format=(string){ I420, YV12, NV12, NV21, Y42B, Y444, YUY2, UYVY, RGB, BGR, RGBx, BGRx, xRGB, xBGR, RGBA, BGRA, \
                     ARGB, ABGR, GRAY8, I420_10LE, P010_10LE, I422_10LE, Y444_10LE }, width=(int)[ 16, 32767 ], \
                     height=(int)[ 16, 32767 ]";
-/// CUDA memory is read as any other: GStreamer downloads a frame when it is mapped, so that frames that are not searched stay on the
-/// device.
+/// CUDA memory is read like any other memory. GStreamer downloads a frame when it is mapped, so frames that are not
+/// searched stay on the device.
 const MEMORIES: [&str; 2] = ["video/x-raw(memory:CUDAMemory)", "video/x-raw"];
 /// Number of recent searches from which the latency and the mean time are computed.
 const RECENT: usize = 16;
-/// A warning is posted after so many searches in a row that took longer than the time between them, in a live stream.
+/// In a live stream, a warning is posted after this number of consecutive searches that took longer than the time
+/// between them.
 const MOST_SLOW: u32 = 8;
 
 pub fn pad_templates() -> Vec<gst::PadTemplate> {
@@ -55,7 +56,8 @@ impl Schedule {
         self.to_skip = 0;
     }
 
-    /// Whether this frame is to be searched: one in `every`, and more if they would be more than `longest` apart.
+    /// Whether this frame has to be searched: one frame in `every`, and more frames if searches would otherwise be more
+    /// than `longest` apart.
     pub fn is_due(&mut self, buffer: &gst::BufferRef, every: u32, longest: gst::ClockTime) -> bool {
         if buffer.flags().contains(gst::BufferFlags::DISCONT) {
             self.restart();
@@ -78,12 +80,12 @@ impl Schedule {
     }
 }
 
-/// What is counted and measured, which other threads read.
+/// The counters and measurements that other threads read.
 #[derive(Default)]
 pub struct Searches {
     pub frames: u64,
-    pub analyzed: u64,
-    /// Searches in a row that took longer than the time between them.
+    pub searched: u64,
+    /// The number of consecutive searches that took longer than the time between them.
     slow: u32,
     /// The durations of the last searches, the latency that is reported, and when it changed.
     durations: VecDeque<Duration>,
@@ -108,9 +110,9 @@ impl Searches {
         }
     }
 
-    /// Notes a search, which came so long after the one before.
+    /// Notes a search, and the time since the previous one.
     pub fn note(&mut self, duration: Duration, interval: Option<gst::ClockTime>, now: Instant) -> Reports {
-        self.analyzed += 1;
+        self.searched += 1;
         let is_slow = interval.is_some_and(|interval| duration.as_nanos() > u128::from(interval.nseconds()));
         self.slow = if is_slow { self.slow + 1 } else { 0 };
         Reports {
@@ -121,8 +123,8 @@ impl Searches {
         }
     }
 
-    /// True if a longer latency is to be reported: once a second at most, and never a shorter one, because playback falters whenever a
-    /// pipeline sets its latency anew.
+    /// True if a longer latency has to be reported. This happens once a second at most, and a shorter latency is never
+    /// reported, because playback falters whenever a pipeline sets its latency anew.
     fn is_longer(&mut self, duration: Duration, now: Instant) -> bool {
         self.durations.truncate(RECENT - 1);
         self.durations.push_front(duration);
@@ -141,7 +143,7 @@ impl Searches {
     }
 }
 
-/// What is to be posted after a search.
+/// The messages that have to be posted after a search.
 pub struct Reports {
     is_longer: bool,
     is_slow: bool,
@@ -169,7 +171,8 @@ impl Reports {
     }
 }
 
-/// The event without the pictures among its tags, such as a cover picture of the file, which a muxer would copy as they are.
+/// The event without the pictures among its tags, such as a cover picture of the file. A muxer would copy these
+/// uncovered pictures.
 pub fn without_pictures(event: gst::Event) -> gst::Event {
     let gst::EventView::Tag(tag) = event.view() else { return event };
     let mut tags = tag.tag_owned();
@@ -180,8 +183,8 @@ pub fn without_pictures(event: gst::Event) -> gst::Event {
     gst::event::Tag::builder(tags).seqnum(event.seqnum()).build()
 }
 
-/// Attaches a box. One of no size says that a detector vouches for the frame, so that cudagaussblur's on-missing=auto covers frames
-/// that have lost their metas, and no others.
+/// Attaches a box. A box of no size says that the detector has handled the frame, so that cudagaussblur's
+/// on-missing=auto covers only frames that have lost their metas.
 pub fn attach<'a>(
     buffer: &'a mut gst::BufferRef,
     label: &str,
@@ -190,7 +193,7 @@ pub fn attach<'a>(
     VideoRegionOfInterestMeta::add(buffer, label, (x, y, width, height))
 }
 
-/// A param of a region with how sure the detector is, 0 to 1.
+/// A param of a region with the detector's confidence, 0 to 1.
 pub fn detection(confidence: f32) -> gst::Structure {
     gst::Structure::builder("detection").field("confidence", f64::from(confidence)).build()
 }
@@ -205,8 +208,9 @@ pub fn with_picture<T>(
     read: impl FnOnce(&(dyn Fn(usize, &mut [f32]) + Sync)) -> T,
 ) -> Result<T, String> {
     let full = [info.width(), info.height()];
-    // A GstVideoCropMeta of the size of the caps says where the caps' picture is in a larger frame; one of another size shows a
-    // part of that picture, all of which is searched. cudagaussblur counts detections from this corner.
+    // A GstVideoCropMeta of the size of the caps says where the caps' picture is in a larger frame. A crop of another
+    // size shows a part of the caps' picture; then the whole picture is searched. cudagaussblur counts detections from
+    // this corner.
     let corner = match buffer.meta::<VideoCropMeta>().map(|crop| crop.rect()) {
         Some((x, y, width, height)) if [width, height] == full => [x, y],
         _ => [0, 0],

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MPL-2.0
 //! The element `selfiesegmentation`, which runs MediaPipe's two models of that name.
 //!
-//! Alone it sees one person who fills the picture, by the landscape model. Behind a detector of faces it looks for a person around each
-//! face (a GstVideoRegionOfInterestMeta with the label `face`) with the square model, in a box that is a multiple of the face. If the face
-//! is large, or if there is none, the landscape model looks at the whole picture. While a face is not found, the box follows the mask.
-//! One region `person` holds the masks of all people.
+//! Alone it finds one person who fills the picture, by the landscape model. Behind a detector of faces it looks for a
+//! person around each face (a GstVideoRegionOfInterestMeta with the label `face`). It does so with the square model, in
+//! a box that is a multiple of the face. If the face is large, or if there is no face, the landscape model searches the
+//! whole picture. While a face is not found, the box follows the mask. One region `person` holds the masks of all
+//! people.
 
 use std::{
     sync::{LazyLock, Mutex},
@@ -48,7 +49,7 @@ impl Default for Settings {
     }
 }
 
-/// What the streaming thread uses, from `start` to `stop`.
+/// The state of the streaming thread, from `start` to `stop`.
 #[derive(Default)]
 struct State {
     /// The networks for the whole picture and for the box of a person.
@@ -57,7 +58,7 @@ struct State {
     schedule: Schedule,
 }
 
-/// What is known of the frames since the caps.
+/// The state of the frames since the caps.
 struct Stream {
     info: VideoInfo,
     mask: Mask,
@@ -66,7 +67,7 @@ struct Stream {
     is_faceless: bool,
 }
 
-/// What other threads read.
+/// The values that other threads read.
 #[derive(Default)]
 struct Published {
     searches: Searches,
@@ -101,8 +102,8 @@ impl ObjectImpl for Element {
                 glib::ParamSpecUInt::builder("every")
                     .nick("Every")
                     .blurb(
-                        "Run the model on every N-th frame, at low rates more often, so that at most a second lies between; the other \
-                         frames get its last mask, fitted to them",
+                        "Run the model on every N-th frame. At low frame rates, run it more often, so that at most a second lies between two \
+                         runs. The other frames get the last mask, fitted to their edges",
                     )
                     .minimum(1)
                     .maximum(1000)
@@ -111,7 +112,7 @@ impl ObjectImpl for Element {
                     .build(),
                 glib::ParamSpecDouble::builder("threshold")
                     .nick("Threshold")
-                    .blurb("Least confidence of a person's samples; less shows more of hair and of the background")
+                    .blurb("Lowest confidence of a person's samples; a lower threshold shows more of the hair and of the background")
                     .minimum(0.)
                     .maximum(1.)
                     .default_value(default.threshold)
@@ -119,7 +120,7 @@ impl ObjectImpl for Element {
                     .build(),
                 glib::ParamSpecDouble::builder("smooth")
                     .nick("Smooth")
-                    .blurb("Share of the last mask in the next one, where the picture does not change")
+                    .blurb("Share of the last mask in the next one where the picture does not change")
                     .minimum(0.)
                     .maximum(1.)
                     .default_value(default.smooth)
@@ -128,14 +129,14 @@ impl ObjectImpl for Element {
                 glib::ParamSpecString::builder("model")
                     .nick("Model")
                     .blurb(
-                        "File of the model for the whole picture. Unset: selfie_segmentation_landscape.tflite in the folders in which \
-                         centerface looks for its model; selfie_segmentation.tflite, the model for boxes, is always looked for there",
+                        "File of the model for the whole picture. If unset, selfie_segmentation_landscape.tflite in the folders in which \
+                         centerface looks for its model. The model for boxes, selfie_segmentation.tflite, is always searched in these folders",
                     )
                     .mutable_ready()
                     .build(),
                 glib::ParamSpecUInt::builder("threads")
                     .nick("Threads")
-                    .blurb("Threads of the models; 0: one, because more gain little")
+                    .blurb("Number of threads of the models; 0: one thread, because more threads gain little")
                     .maximum(64)
                     .default_value(default.threads)
                     .mutable_ready()
@@ -143,8 +144,9 @@ impl ObjectImpl for Element {
                 glib::ParamSpecBoxed::builder::<gst::Structure>("stats")
                     .nick("Stats")
                     .blurb(
-                        "frames; analyzed: frames that a model has seen; faceless: frames behind a detector of faces that has found none for a second; mean-ns: mean time of the last 16 analyzed ones, with their masks; instructions: the \
-                         processor's vector instructions in use (avx512, avx2, sse2, neon, none)",
+                        "frames: frames that passed; searched: frames that a model has searched; faceless: frames behind a detector of faces \
+                         that has found none for a second; mean-ns: mean time of the last 16 searches, with their masks; instructions: the \
+                         processor's vector instructions in use (avx512, avx2, sse2, neon, portable)",
                     )
                     .read_only()
                     .build(),
@@ -176,9 +178,9 @@ impl ObjectImpl for Element {
             "model" => settings.model.to_value(),
             "stats" => {
                 let published = self.published.lock().unwrap();
-                gst::Structure::builder("stats")
+                gst::Structure::builder("application/x-selfiesegmentation-stats")
                     .field("frames", published.searches.frames)
-                    .field("analyzed", published.searches.analyzed)
+                    .field("searched", published.searches.searched)
                     .field("faceless", published.faceless)
                     .field("mean-ns", published.searches.mean())
                     .field("instructions", published.instructions)
@@ -302,7 +304,7 @@ impl BaseTransformImpl for Element {
 }
 
 impl State {
-    /// Attaches the mask of people to a frame. If it is due, the models look at it.
+    /// Attaches the mask of people to a frame. If a search is due, the models first search the frame.
     fn mark(&mut self, buffer: &mut gst::BufferRef, is_due: bool, settings: &Settings) -> Result<(), String> {
         let (Some(networks), Some(stream)) = (&mut self.networks, &mut self.stream) else {
             return Err("a frame arrived before its caps".into());
@@ -355,7 +357,7 @@ impl State {
 }
 
 impl Stream {
-    /// What the models say of a frame, on the coarse grid.
+    /// The output of the models for a frame, on the coarse grid.
     fn search(
         &mut self,
         buffer: &gst::BufferRef,

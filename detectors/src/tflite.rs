@@ -9,7 +9,8 @@ use crate::graph::{Graph, Node, Tensor};
 /// The longest vector of numbers: dimensions of a tensor, inputs and outputs of an operation or of the graph.
 const MOST_NUMBERS: usize = 16;
 
-/// A table of a FlatBuffer, at a position of the file. Each function returns `None` if what it reads lies outside of the file.
+/// A table of a FlatBuffer, at a position of the file. Each function returns `None` if it would read outside of the
+/// file.
 #[derive(Clone, Copy)]
 struct Table<'a> {
     file: &'a [u8],
@@ -124,7 +125,7 @@ struct Entry<'a> {
 }
 
 impl Entry<'_> {
-    /// The constant floats. `None` if it has others, or not as many as the dimensions say.
+    /// The constant floats. `None` if the values are no floats, or if their number differs from the dimensions.
     fn floats(&self) -> Option<Vec<f32>> {
         let values: Vec<_> = match self.kind {
             0 => self.bytes.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect(),
@@ -136,8 +137,8 @@ impl Entry<'_> {
     }
 }
 
-/// The node of an operation, and in which order the axes of its weights are in ONNX. An operator that is not known, or used in a way
-/// that is not, gets the name "operator", which `Network` refuses.
+/// The node of an operation, and the order of the axes of its weights in ONNX. An unknown operator, or an unknown use
+/// of an operator, gets the name "operator", which `Network` refuses.
 fn node<'a>(
     code: Option<usize>,
     options: Option<Table<'a>>,
@@ -183,7 +184,8 @@ fn node<'a>(
     match operator {
         "Conv" => {
             let (strides, [_, side, _, _]) = ([option(1, 1)?, option(2, 1)?], dims(&inputs[1..])?);
-            // If both sides of a picture are multiples of the stride, "same" padding adds so many samples on both sides together.
+            // If both sides of a picture are multiples of the stride, "same" padding adds this number of samples on
+            // both sides together.
             let pads = if flag(0)? == 0 { side.saturating_sub(strides[0]) } else { 0 } as u64;
             let is_divided = strides[0] > 0 && height.is_multiple_of(strides[0]) && width.is_multiple_of(strides[0]);
             node.operator = if is_divided { operator } else { "operator" };
@@ -199,7 +201,7 @@ fn node<'a>(
     Some((node, order))
 }
 
-/// The graph of a model. `None` if the data is no TensorFlow Lite file, or a damaged one.
+/// The graph of a model. `None` if the data is not a TensorFlow Lite file, or if the file is damaged.
 pub fn graph<'a>(file: &'a [u8]) -> Option<Graph<'a>> {
     (file.get(4..8)? == b"TFL3").then_some(())?;
     let model = Table { file, at: number(file, 0)? };
@@ -233,7 +235,7 @@ pub fn graph<'a>(file: &'a [u8]) -> Option<Graph<'a>> {
         let builtin = code.integer(3, 0)?.max(code.byte(0)?.into());
         let (inputs, outputs) = (named(operation, 1)?, named(operation, 2)?);
         if builtin == 6 {
-            // It makes 32-bit floats of 16-bit constants, which have been read as such.
+            // This operator converts 16-bit constants to 32-bit floats. They have been read as 32-bit floats already.
             let constant = graph.constants.remove(inputs.first()?.name)?;
             graph.constants.insert(outputs.first()?.name, constant);
             continue;

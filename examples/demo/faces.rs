@@ -54,14 +54,14 @@ pub fn chain(options: &Options) -> Result<Chain, Box<dyn Error>> {
 
 /// The report, after all frames passed the check.
 pub fn report(played: &Played, options: &Options) -> String {
-    let (coverage, analyzed) = (&played.coverage, played.analyzed);
+    let (coverage, searched) = (&played.coverage, played.searched);
     let (what, advice) = if options.camera {
         ("detections", "\na lost face was covered where it may be; one that was never detected is visible")
     } else {
         ("faces", "")
     };
     format!(
-        "checked {} frames with {} {what}; each was covered in its frame, by a detector that looked at {analyzed} frames{advice}\n{}",
+        "checked {} frames with {} {what}; each was covered in its frame, by a detector that looked at {searched} frames{advice}\n{}",
         coverage.frames,
         coverage.marked,
         coverage.changed()

@@ -36,7 +36,7 @@ pub struct Played {
     pub backend: String,
     pub stats: gst::Structure,
     /// Frames that the detector of faces looked at.
-    pub analyzed: u64,
+    pub searched: u64,
     pub coverage: Coverage,
     pub snapshot: Snapshot,
 }
@@ -94,9 +94,9 @@ pub fn play_chain(
     let took = play(&pipeline);
     let backend = first.property_value("active-backend").serialize()?.to_string();
     let stats = first.property::<gst::Structure>("stats");
-    let analyzed = pipeline.by_name("detector").map(|detector| detector.property::<gst::Structure>("stats"));
-    let analyzed = analyzed.map_or(Ok(0), |stats| stats.get("analyzed"))?;
+    let searched = pipeline.by_name("detector").map(|detector| detector.property::<gst::Structure>("stats"));
+    let searched = searched.map_or(Ok(0), |stats| stats.get("searched"))?;
     pipeline.set_state(gst::State::Null)?;
     let (coverage, snapshot) = std::mem::take(&mut *lock(&seen));
-    Ok(Played { took: took?, backend, stats, analyzed, coverage, snapshot })
+    Ok(Played { took: took?, backend, stats, searched, coverage, snapshot })
 }

@@ -33,7 +33,7 @@ def main():
 
 def parse_arguments():
     parser = argparse.ArgumentParser(
-        usage="%(prog)s [-h] [OPTIONS] FILE|FOLDER...", add_help=False,
+        usage="%(prog)s [-h] [OPTIONS] FILE|FOLDER...", add_help=False, allow_abbrev=False,
         description="Covers faces, plates, people, backgrounds or everything in videos and folders.\nInputs are never changed. "
                     "Started again, it skips the videos that are done.\nReview the results in DIR-review/index.html before you "
                     "publish them.",

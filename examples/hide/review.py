@@ -215,12 +215,13 @@ class Corrections:
 
     def __init__(self, text):
         try:
-            data = json.loads(text, parse_constant=float)
+            result, basis, show, cover = fields(json.loads(text, parse_constant=float), "result", "basis", "show", "cover")
+            self.result, self.basis = str(result), str(basis)
             # As a file name.
-            os.fsencode(str(data["result"]))
-            self.result, self.basis = str(data["result"]), str(data["basis"])
-            show = [dict(object=whole(one["object"]), why="no face" if one["why"] == "no face" else "shown") for one in data["show"]]
-            cover = [mark_of(mark, number) for number, mark in enumerate(data["cover"], 1)]
+            os.fsencode(self.result)
+            show = [dict(object=whole(number), why="no face" if why == "no face" else "shown")
+                    for number, why in (fields(one, "object", "why") for one in show)]
+            cover = [mark_of(mark, number) for number, mark in enumerate(cover, 1)]
         except KeyError as error:
             raise Refused(f"it is not a file of corrections from a review page: it has no {error}") from None
         except (ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
@@ -242,6 +243,14 @@ class Corrections:
         return f"corrected by hand: {', '.join(parts)}" if parts else "its corrections were taken back"
 
 
+def fields(part, *names):
+    """The values of a part of the file. Another field is of a later version, and may say that less of the video is shown."""
+    values = [part[name] for name in names]
+    if more := part.keys() - set(names):
+        raise ValueError(f"this version does not know {', '.join(sorted(more))}")
+    return values
+
+
 def whole(value):
     if type(value) is not int:
         raise ValueError(f"{value!r} is not the number of an object")
@@ -255,9 +264,11 @@ def mark_of(mark, number):
             raise ValueError(f"{name} of box {number} is not a number from 0 to {MOST}")
         return value
 
-    boxes = [{name: length(name, box[name]) for name in ("time", "x", "y", "width", "height")} for box in mark["boxes"]]
+    begin, end, boxes = fields(mark, "from", "to", "boxes")
+    names = "time", "x", "y", "width", "height"
+    boxes = [{name: length(name, value) for name, value in zip(names, fields(box, *names))} for box in boxes]
     boxes.sort(key=lambda box: box["time"])
-    begin, end = length("from", mark["from"]), length("to", mark["to"])
+    begin, end = length("from", begin), length("to", end)
     if not boxes or begin > boxes[0]["time"] or end < boxes[-1]["time"]:
         raise ValueError(f"box {number} has no place, or one before it begins or after it ends")
     if any(min(box["width"], box["height"]) <= 0 for box in boxes):

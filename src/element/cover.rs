@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! What the engine covers in a frame: the regions, the mode, and what hides them, as rectangles with a blur, cells or a
-//! colour.
+//! Translates the regions and the settings of a frame to the engine's cover: rectangles with a blur, cells or a colour.
 
 use super::format::fill_color;
 use super::format::stream_format::StreamFormat;
@@ -17,32 +16,33 @@ use crate::regions::hidden::{self, CoveredPart, Hidden};
 use crate::regions::strength;
 use crate::regions::tracks::Evidence;
 
-/// What is covered in a frame, for the engine, for the statistics and for the message about the frame.
+/// The cover of a frame, for the engine, for the statistics and for the message about the frame.
 #[derive(Debug, Clone)]
 pub struct FrameCover {
-    /// What the engine does.
+    /// The operations of the engine.
     pub cover: Cover,
-    /// Which part of the frame that is.
+    /// The part of the frame that they cover.
     pub part: CoveredPart,
     /// The regions; none if the whole frame is covered.
     pub regions: Vec<FrameRegion>,
-    /// The part of the picture of which nothing is left as it is, 0 to 1.
+    /// The share of the picture that is covered completely, 0 to 1.
     pub covered_area: f64,
     /// Channels that the blur should cover but does not change in some region. Alpha is not reported.
     pub unchanged: Selection,
     /// Whether one mosaic covers all regions, see [`mosaic::bounded`].
     pub is_joined: bool,
-    /// Whether a detector should have looked at the frame, and did not.
+    /// Whether a detector should have searched the frame, and did not.
     pub is_missing: bool,
     /// Whether the whole frame is covered because an object is lost.
     pub is_lost: bool,
 }
 
 impl FrameCover {
-    /// How what was decided is covered in a frame of this format. `options` is the blur of region-mode=frame.
+    /// The cover for this decision about a frame, in this format. `options` is the blur of region-mode=frame.
     ///
-    /// Where the whole frame or the background is covered, cells are a part of the picture's shorter side. σ follows it only where
-    /// the whole frame stands for an object that was not found; a background has `sigma`.
+    /// If the whole frame or the background is covered, the size of a cell is a fraction of the picture's shorter side.
+    /// σ is a fraction of this side only if the whole frame is covered in place of an object that was not found; a
+    /// background has `sigma`.
     pub fn new(settings: &RegionSettings, options: Options, found: FrameRegions, format: &StreamFormat) -> Self {
         let FrameRegions { action, regions, is_missing, is_lost, .. } = found;
         let (rules, size) = (settings.rules(), format.picture_size);
@@ -101,7 +101,7 @@ impl FrameCover {
         Self { cover, part, regions, covered_area, unchanged, is_joined, is_missing, is_lost }
     }
 
-    /// What of the frame is covered, as a word for messages.
+    /// The covered part of the frame, as a word for messages.
     pub fn covered(&self) -> &'static str {
         match self.part {
             _ if self.cover.is_empty() => "nothing",
@@ -112,15 +112,16 @@ impl FrameCover {
         }
     }
 
-    /// Whether an object is covered for such a reason.
+    /// Whether the frame has a region of an object with this evidence.
     pub fn has(&self, evidence: Evidence) -> bool {
         self.regions.iter().any(|region| region.origin == Origin::Detection(evidence))
     }
 }
 
-/// The Gaussian that covers an object. `kernel-size` limits it only where every region has the same: a small object must
-/// not stay visible because its σ is `sigma`, while larger ones are blurred by a σ that `kernel-size` does not fit.
-/// σ is in pixels as they are shown, of which views of half the width or height have half.
+/// The Gaussian that covers an object. `kernel-size` limits it only if every region has the same Gaussian. A small
+/// object must not stay visible because its σ is `sigma`, while larger objects are blurred by a σ for which
+/// `kernel-size` is too small. σ is in pixels as they are shown. A view of half the width or height has half as many of
+/// these pixels.
 fn region_params(params: BlurParams, strength: f64, layouts: &[PlaneLayout], object: Area) -> BlurParams {
     if strength == 0.0 {
         return params;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
-//! A frame is decided, once enough later frames have come: what is covered in it, what there is to warn of, and the work for the engine.
+//! A frame is decided once enough later frames have come. The decision says what is covered in it, which warnings are
+//! due, and which work the engine gets.
 
 use std::sync::Arc;
 
@@ -24,7 +25,7 @@ use crate::regions::frame_regions::{self, FrameRegions};
 use crate::regions::masks;
 use crate::regions::on_missing::FrameAction;
 
-/// Decides what becomes of a frame, and submits it.
+/// Decides about a frame, and submits it to the engine.
 pub fn decide(state: &SharedState, session: &mut Session, frame: WaitingFrame) -> DecidedFrame {
     let since = frame.since;
     let (outcome, message) = outcome(state, session, frame).unwrap_or_else(|failure| (Outcome::Failed(failure), None));
@@ -117,8 +118,8 @@ fn blur(
     Ok(session.engine.submit(options, frame)?.into())
 }
 
-/// Covers a frame: in its own memory if that is writable and downstream can read it, else in a copy. A frame of which
-/// nothing is covered stays as it is.
+/// Covers a frame: in its own memory if that is writable and downstream can read it, else in a copy. If no part of the
+/// frame is covered, it stays unchanged.
 fn hide(
     state: &SharedState,
     session: &mut Session,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
-//! A frame enters: first its times and the values of the properties, for which the base class negotiates; then its detections, with
-//! which it waits in the queue.
+//! A frame enters in two steps. First come its times and the values of the properties, because the base class
+//! negotiates for these. Then its detections are read, and the frame waits in the queue.
 
 use std::thread;
 
@@ -23,8 +23,8 @@ use super::session::Session;
 use super::state::SharedState;
 use crate::regions::frame_regions::EnteredFrame;
 
-/// Sets what the next frame is processed with: controlled properties at its stream time, the CUDA context, and whether the base class
-/// passes it on unchanged.
+/// Prepares the element for the next frame: sets controlled properties to their values at its stream time, the CUDA
+/// context, and whether the base class passes the frame on unchanged.
 pub fn prepare(state: &SharedState, buffer: &gst::BufferRef) {
     if state.with_session(|session| session.format.is_none()) == Some(true) {
         negotiation::adopt_caps(state);
@@ -47,7 +47,7 @@ pub fn prepare(state: &SharedState, buffer: &gst::BufferRef) {
     posting::report_latency(state, latency);
     set_passthrough(state, passthrough);
     if asks_upstream {
-        // What downstream welcomes, the element may not.
+        // The element may not support caps that downstream accepts.
         state.element().reconfigure_sink();
     }
 }
@@ -88,7 +88,7 @@ fn set_passthrough(state: &SharedState, passthrough: bool) {
         return;
     }
     if passthrough {
-        // Those that wait need the output pool, which the base class has only without passthrough.
+        // Frames that wait need the output pool, which the base class has only without passthrough.
         leaving::drain(state);
     }
     gst::debug!(CAT, obj = element, "{} passthrough", if passthrough { "entering" } else { "leaving" });
@@ -158,7 +158,7 @@ fn wait_in_queue(
     Ok(())
 }
 
-/// Warns of what the settings do with this frame and those before it.
+/// Posts the warnings that are due after this frame, about settings and detections.
 fn warn(state: &SharedState, session: &mut Session, settings: &Settings, entered: &EnteredFrame) {
     let regions = &*settings.regions;
     if session.is_latency_unknown() {
@@ -173,8 +173,8 @@ fn warn(state: &SharedState, session: &mut Session, settings: &Settings, entered
     }
 }
 
-/// Adds an event to the frames that wait, and pushes those that wait long enough then. Returns it if there are none, after all
-/// frames in flight.
+/// Adds an event after the frames that wait, and pushes the frames that have then waited long enough. If no frame
+/// waits, pushes all frames in flight and returns the event.
 pub fn add_event(state: &SharedState, event: gst::Event) -> Option<gst::Event> {
     let mut event = Some(event);
     let waits = state.with_session(|session| {
@@ -190,7 +190,7 @@ pub fn add_event(state: &SharedState, event: gst::Event) -> Option<gst::Event> {
     event
 }
 
-/// Sets the segment of the frames that enter, for which downstream has not said what is late.
+/// Sets the segment of the frames that enter. Downstream has not said yet which frames of this segment are late.
 pub fn set_segment(state: &SharedState, segment: gst::Segment) {
     state.with_session(|session| session.timing.segment = segment);
     state.publish(|published| published.qos = Qos::default());

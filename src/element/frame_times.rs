@@ -1,22 +1,23 @@
 // SPDX-License-Identifier: MPL-2.0
-//! What the element measures of time: the times of frames, how late they come, and how long the element works on one. Caps may state
-//! any frame rate; what counts is when frames come.
+//! The times that the element measures: the times of frames, how late they come, and how long the element works on one.
+//! Caps may state any frame rate, so only the measured times count.
 
 use crate::regions::clock::{FrameTimes, Latest};
 use crate::regions::zone::StreamSpan;
 
-/// By how much frames may come irregularly. The timer waits so long, because in a steady stream the frame that ends the wait of an
-/// earlier one comes at the very time at which that one is due.
+/// The tolerance for frames that come irregularly. The timer waits this much longer, because in a steady stream the
+/// frame that ends the wait of an earlier frame comes exactly when the earlier frame is due.
 const JITTER: gst::ClockTime = gst::ClockTime::from_mseconds(2);
-/// What sinks allow for processing (`processing-deadline`) by default. A frame that takes longer is decided earlier.
+/// The time that sinks allow for processing by default (`processing-deadline`). If frames take longer, they are decided
+/// earlier.
 const ALLOWED: gst::ClockTime = gst::ClockTime::from_mseconds(20);
-/// How much later than upstream says frames may come before the reported latency is raised.
+/// If frames come later than upstream's latency says by more than this time, the reported latency is raised.
 const LATE: gst::ClockTime = gst::ClockTime::from_mseconds(10);
 /// The least time between two raises of the latency.
 const PAUSE: gst::ClockTime = gst::ClockTime::SECOND;
-/// Fewest intervals that say that a stated rate is wrong.
+/// The smallest number of intervals that can show that a stated rate is wrong.
 const FEWEST: usize = 9;
-/// So many of the latest frames count for how late they came and how long they took.
+/// The number of latest frames whose lateness and processing time count.
 const FRAMES: usize = 32;
 
 /// The measurements of a stream.
@@ -26,24 +27,24 @@ pub struct Timing {
     pub segment: gst::Segment,
     /// The running time at which the latest frame came.
     arrived: Option<gst::ClockTime>,
-    /// How long upstream has been kept from pushing the next one since.
+    /// How long upstream has been kept from pushing the next frame since then.
     busy: gst::ClockTime,
     /// The timestamp of the previous frame.
     previous: Option<u64>,
     /// The latest times from one timestamp to the next.
     intervals: Latest,
-    /// Frames since the measurement of intervals began.
+    /// Number of frames since the measurement of intervals began.
     frames: usize,
-    /// The interval for which the latency is reported, if it is another one than the caps state.
+    /// The interval by which the latency is reported, if it differs from the interval in the caps.
     interval: Option<u64>,
-    /// What upstream said last of its latency.
+    /// The latency that upstream reported last.
     upstream: Option<gst::ClockTime>,
-    /// How much later than that frames came, and what of it is in the reported latency.
+    /// How much later than this latency frames came, and how much of this delay the reported latency includes.
     lateness: Latest,
     late: gst::ClockTime,
     /// How much later the latest frame came because this element or downstream had kept upstream from pushing.
     delay: gst::ClockTime,
-    /// The latest times from the decision about a frame to its push, without the first one.
+    /// The latest times from the decision about a frame to its push, except that of the first frame.
     work: Latest,
     has_worked: bool,
     /// When the latency was raised.
@@ -62,7 +63,7 @@ impl Timing {
     ) -> FrameTimes {
         let is_discont = buffer.flags().contains(gst::BufferFlags::DISCONT);
         let [timestamp, duration] = [buffer.pts(), buffer.duration()].map(|time| time.map(gst::ClockTime::nseconds));
-        // In reverse, timestamps go back.
+        // In reverse playback, timestamps go back.
         let passed =
             std::mem::replace(&mut self.previous, timestamp).zip(timestamp).map(|(one, next)| one.abs_diff(next));
         let lasts = duration.filter(|duration| *duration > 0);
@@ -70,7 +71,8 @@ impl Timing {
         let most = held.max(FEWEST);
         interval.inspect(|interval| self.intervals.add(*interval, most));
         self.frames += 1;
-        // The median, so that a few pauses do not count; of two the shorter, because streams begin with pauses.
+        // The median, so that a few pauses do not count. Of two middle values the shorter one counts, because streams
+        // begin with pauses.
         let measured = self.intervals.percentile(50).filter(|_| stated.is_none() || self.intervals.count() >= FEWEST);
         let reported = self.interval.or(stated);
         if let Some(usual) = stated.max(measured) {
@@ -107,7 +109,8 @@ impl Timing {
         (nanoseconds(segment.to_running_time(time)), nanoseconds(segment.to_stream_time(time)), span)
     }
 
-    /// The time in which so many frames come, by what is reported, and what upstream is later than it says. `None` if it is not known.
+    /// The time in which this number of frames comes, by the reported interval, and upstream's additional delay. `None`
+    /// if the interval is unknown.
     pub fn latency(&self, frames: usize, stated: Option<u64>) -> Option<gst::ClockTime> {
         if frames == 0 {
             return Some(gst::ClockTime::ZERO);
@@ -116,7 +119,7 @@ impl Timing {
         Some(gst::ClockTime::from_nseconds(interval).saturating_mul(frames as u64).saturating_add(self.late))
     }
 
-    /// Whether more than so many frames have entered since the measurement of intervals began.
+    /// Whether more than this number of frames has entered since the measurement of intervals began.
     pub fn has_seen_more_than(&self, frames: usize) -> bool {
         self.frames > frames
     }
@@ -134,19 +137,21 @@ impl Timing {
         self.note_busy(busy.unwrap_or_default());
     }
 
-    /// Notes that upstream was kept from pushing for so long.
+    /// Notes how long upstream was kept from pushing.
     pub fn note_busy(&mut self, time: gst::ClockTime) {
         self.busy = self.busy.saturating_add(time);
     }
 
-    /// The running time from which the latency of the latest frame counts, which was `expected` by what upstream says of its latency: as
-    /// it was expected, or as it came where upstream is later than it says. `None` without a clock and without a time.
+    /// The running time from which the latency of the latest frame counts. `expected` is when the frame should have
+    /// come by the latency that upstream reports. If the frame came later, the time at which it came counts, minus the
+    /// delay that the reported latency already includes. `None` without a clock or without a time.
     pub fn latency_begins(&mut self, expected: Option<gst::ClockTime>) -> Option<gst::ClockTime> {
         expected.max(self.arrived.map(|arrived| arrived.saturating_sub(self.late)))
     }
 
-    /// Notes that the latest frame was `expected` by what upstream says of its latency, `upstream`. Returns how much later frames come if
-    /// the reported latency has to be raised for it, once they have done so for a while.
+    /// Notes that the latest frame was `expected` at this time, by the latency `upstream` that upstream reports. If
+    /// frames have come later for a while, so that the reported latency has to be raised, returns how much later they
+    /// come.
     pub fn note_lateness(&mut self, expected: gst::ClockTime, upstream: gst::ClockTime) -> Option<gst::ClockTime> {
         if self.upstream.replace(upstream) != Some(upstream) {
             (self.lateness, self.late) = (Latest::default(), gst::ClockTime::ZERO);
@@ -200,14 +205,15 @@ fn scaled(time: u64, rate: f64) -> u64 {
     scaled.min(gst::ClockTime::MAX.nseconds())
 }
 
-/// The stream times from which on and before which a frame is shown. Both ends are converted, because an applied rate scales and reverses
-/// time. `None` if its time is not known. A frame of unknown duration may last for any time, so that its interval has no end.
+/// The stream times between which a frame is shown. Both ends are converted, because an applied rate scales and
+/// reverses time. `None` if the frame's time is unknown. A frame of unknown duration may last for any time, so its
+/// interval has no end.
 fn stream_span(
     segment: &gst::FormattedSegment<gst::ClockTime>,
     timestamp: gst::ClockTime,
     interval: Option<gst::ClockTime>,
 ) -> Option<StreamSpan> {
-    // Where GStreamer cannot tell, the bindings return whatever was in memory.
+    // If GStreamer cannot convert the time, the bindings return whatever was in memory.
     segment.time().filter(|_| segment.applied_rate() > 0.0 || segment.stop().is_some())?;
     let stream_time = |time: gst::ClockTime| match segment.to_stream_time_full(time)? {
         gst::Signed::Positive(time) => Some(i128::from(time.nseconds())),
@@ -224,7 +230,8 @@ fn stream_span(
 mod tests {
     use super::*;
 
-    /// A frame that takes longer than sinks allow for is decided earlier, by the slowest but the slowest twentieth, and not by the first.
+    /// If frames take longer than sinks allow for, they are decided earlier. The time is that of the slowest frame,
+    /// without the slowest twentieth and without the first frame.
     #[test]
     fn long_work_is_subtracted() {
         gst::init().unwrap();

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MPL-2.0
-//! The GObject and its virtual methods, each of which delegates: start and stop to `lifecycle`, caps to `format`, frames and events to
-//! `entering` and `leaving`, allocation queries and CUDA contexts to `memory`. Those that compute set the default floating-point
-//! environment, because the caller's thread may have another one.
+//! The GObject and its virtual methods. They delegate: start and stop to `lifecycle`, caps to `format`, frames and
+//! events to `entering` and `leaving`, allocation queries and CUDA contexts to `memory`. Methods that compute set the
+//! default floating-point environment, because the caller's thread may have another one.
 
 /**
  * SECTION:element-cudagaussblur
  * @see_also: cudaupload, cudadownload, facedetect, videoconvert
  *
- * Blurs live video with an exact Gaussian, on an NVIDIA GPU or on the CPU, or covers parts of the picture by blur,
- * mosaic or fill. The element is designed to compute the same bytes on every GPU and processor. They have been compared
+ * Blurs live video with an exact Gaussian, on an NVIDIA GPU or on the CPU, or covers parts of the picture by a blur,
+ * a mosaic or a fill. The element is designed to compute the same bytes on every GPU and processor. They have been compared
  * on x86-64 processors and on NVIDIA's H100 and H200.
  *
  * #GstCudaGaussBlur:sigma is the standard deviation in pixels. It can change with every frame, also through a control
@@ -18,10 +18,10 @@
  * if CUDA fails during playback. No CUDA toolkit is needed. Frames in `memory:CUDAMemory` (GStreamer 1.22) stay on the
  * GPU; where a neighbour handles only host memory, the element uploads or downloads.
  *
- * #GstCudaGaussBlur:region-mode covers parts of the picture, or all but them: fixed #GstCudaGaussBlur:zones, and the
+ * #GstCudaGaussBlur:region-mode covers parts of the picture, or everything but them: fixed #GstCudaGaussBlur:zones, and the
  * detections that an element before this one attached as GstVideoRegionOfInterestMeta or GstAnalyticsRelationMeta.
  * Put the element right after the detector, because elements between them lose or misplace detections. A Gaussian blur
- * is a look, not anonymity: to hide something, use #GstCudaGaussBlur:cover with mosaic or fill.
+ * is a visual effect, not anonymity: to hide something, use #GstCudaGaussBlur:cover with mosaic or fill.
  *
  * ## Example launch lines
  *

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: MPL-2.0
-//! The latency that the element reports, and the one that downstream counts on.
+//! The latency that the element reports, and the latency that downstream counts on.
 
 /// The time in which an application answers a LATENCY message by a query.
 const ANSWER_TIME: gst::ClockTime = gst::ClockTime::SECOND;
 
-/// What was said of latency, by the element and to it.
+/// The latency as the element reported it, and as the latest query found it.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Latency {
-    /// The time that a frame may be held back.
+    /// The longest time that the element holds a frame back.
     pub own: gst::ClockTime,
-    /// The running time since which it is so long.
+    /// The running time at which it became this long.
     since: Option<gst::ClockTime>,
-    /// The least latency of upstream and the element's own, if the stream is live, by the last query.
+    /// By the last query, if the stream is live: the minimum latency of upstream, and the element's own latency.
     asked: Option<[gst::ClockTime; 2]>,
 }
 
 impl Latency {
-    /// Sets the element's own latency, which changes at this running time. Returns whether it is another one.
+    /// Sets the element's own latency, from this running time on. Returns whether it has changed.
     pub fn set(&mut self, own: gst::ClockTime, now: Option<gst::ClockTime>) -> bool {
         let is_new = own != self.own;
         if is_new {
@@ -32,13 +32,14 @@ impl Latency {
         query.set(live, min.saturating_add(self.own), max.map(|max| max.saturating_add(self.own)));
     }
 
-    /// The least latency of upstream by the last query; `None` unless the stream is live.
+    /// The minimum latency of upstream by the last query; `None` unless the stream is live.
     pub fn upstream(&self) -> Option<gst::ClockTime> {
         self.asked.map(|[upstream, _]| upstream)
     }
 
-    /// The latency that downstream counts on: the present one, or the one of the last query if the application does not ask again. A
-    /// query before the latency was known does not count, because nobody wants frames that are covered without `look-ahead` then.
+    /// The latency that downstream counts on: the present latency, or the latency of the last query if the application
+    /// does not query again. A query from before the latency was known does not count, because frames would then be
+    /// covered without `look-ahead`.
     pub fn promised(&self, now: Option<gst::ClockTime>) -> gst::ClockTime {
         let since = self.since.zip(now);
         let is_ignored = since.is_some_and(|(since, now)| now >= since.saturating_add(ANSWER_TIME));

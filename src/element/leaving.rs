@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Frames leave: which are due, and what is pushed, in which order, by which thread.
+//! Frames leave the element: which frames are due, and in which order and by which thread frames and events are pushed.
 
 use gst::prelude::*;
 use gst_base::prelude::*;
@@ -16,19 +16,19 @@ use super::state::SharedState;
 /// Which frames leave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Due {
-    /// Those beyond the ones that may wait for later frames or be in flight.
+    /// The frames in excess of those that may wait for later frames or be in flight.
     Surplus,
-    /// Also those whose latency counts from this running time or an earlier one.
+    /// Also the frames whose latency counts from this running time or an earlier one.
     Since(gst::ClockTime),
-    /// All that are in flight, and the surplus of those that wait.
+    /// All frames in flight, and the frames in excess of those that may wait.
     Submitted,
-    /// All.
+    /// All frames.
     All,
 }
 
-/// What is pushed next.
+/// The next thing to push.
 enum Next {
-    /// A frame, or none in place of one that is dropped, and the message about it.
+    /// A frame and the message about it. Without a buffer, the frame is dropped.
     Frame(Option<gst::Buffer>, Option<gst::Structure>),
     Event(gst::Event),
     /// Nothing is due.
@@ -40,7 +40,7 @@ pub fn next_frame(state: &SharedState) -> Result<Option<gst::Buffer>, gst::FlowE
     push(state, Due::Surplus, true)
 }
 
-/// Pushes all frames in the element, so that they precede the event, query or frame that follows them.
+/// Pushes all frames in the element, so that they leave before the event, query or frame that follows them.
 pub fn drain(state: &SharedState) {
     push_if(state, Due::All);
 }
@@ -50,8 +50,8 @@ pub fn push_if(state: &SharedState, due: Due) {
     let _ = push(state, due, false);
 }
 
-/// Pushes the frames of a live stream whose latency is over. Called by a thread of the timer, which waits here as long as another one
-/// works with the stream, also if the element is stopped and started meanwhile.
+/// Pushes the frames of a live stream whose latency is over. A thread of the timer calls this. It waits here as long as
+/// another thread works with the stream, also if the element is stopped and started meanwhile.
 pub fn push_due(state: &SharedState) {
     let element = state.element();
     let _streaming = element.sink_pad().stream_lock();
@@ -63,8 +63,9 @@ pub fn push_due(state: &SharedState) {
     state.with_session(|session| session.timing.note_busy(now.saturating_sub(began)));
 }
 
-/// Gives upstream its buffers back before it is told about allocation: frames in flight are pushed, those that wait are replaced
-/// by copies if upstream may have no other buffers, or if it asks for all (`need-pool=false`). All are pushed if one cannot be.
+/// Gives upstream its buffers back before the answer to an allocation query. Frames in flight are pushed. Frames that
+/// wait are replaced by copies if upstream may have no other buffers, or if it asks for all of them
+/// (`need-pool=false`). If one frame cannot be copied, all frames are pushed.
 pub fn return_buffers(state: &SharedState, needs_pool: bool) {
     push_if(state, Due::Submitted);
     let Some(mut session) = state.take_session() else { return };
@@ -89,14 +90,15 @@ pub fn return_buffers(state: &SharedState, needs_pool: bool) {
     }
 }
 
-/// Pushes what is due, without the session. With `for_base_class`, it returns the first frame that the base class is to push.
+/// Pushes everything that is due. The session is put back meanwhile. With `for_base_class`, returns the first frame
+/// that the base class has to push.
 fn push(state: &SharedState, due: Due, for_base_class: bool) -> Result<Option<gst::Buffer>, gst::FlowError> {
     let element = state.element();
     loop {
         // Stopped, or called from within a call that works with the stream.
         let Some(mut session) = state.take_session() else { return Err(gst::FlowError::Flushing) };
         if session.has_failed {
-            // Its error is posted.
+            // The frame's error has been posted.
             session.discard_frames();
             put_back(state, session);
             return Err(gst::FlowError::Error);
@@ -109,12 +111,13 @@ fn push(state: &SharedState, due: Due, for_base_class: bool) -> Result<Option<gs
             _ => (),
         }
         if let Err(failure) = &next {
-            // The frames that entered before an error are not pushed after it. A frame that upstream pushes in spite of it is
-            // processed, as in every element of this base class; but where no flow error reaches upstream, none is until a flush.
+            // Frames that entered before an error are not pushed after it. If upstream pushes a frame in spite of the
+            // error, the frame is processed, as in every element of this base class. But if no flow error reaches
+            // upstream, no frame is processed until a flush.
             session.discard_frames();
             session.has_failed = !for_base_class && !matches!(failure, FrameFailure::Flow(_));
         }
-        // A buffer that is not to have the DISCONT flag is pushed here, where the base class does not see it.
+        // The base class would set the DISCONT flag. A buffer that must not have it is pushed here instead.
         let is_of_base =
             |buffer: &gst::Buffer| !session.base_has_discont || buffer.flags().contains(gst::BufferFlags::DISCONT);
         let is_passed_on = for_base_class && matches!(&next, Ok(Next::Frame(Some(buffer), _)) if is_of_base(buffer));
@@ -145,7 +148,7 @@ fn push(state: &SharedState, due: Due, for_base_class: bool) -> Result<Option<gs
     }
 }
 
-/// Takes what is next to push out of the queue.
+/// Takes the next frame or event to push out of the queue.
 fn take_next(state: &SharedState, session: &mut Session, due: Due) -> Result<Next, FrameFailure> {
     Ok(match pop(state, session, due) {
         Some(Leaving::Frame(mut frame)) => {
@@ -227,7 +230,8 @@ fn push_events(state: &SharedState) {
     }
 }
 
-/// How long frames of a live stream wait from the time from which their latency counts; `None` if they do not wait.
+/// How long a frame of a live stream may wait, counted from the time from which its latency counts; `None` if frames do
+/// not wait.
 fn wait(state: &SharedState, session: &Session) -> Option<gst::ClockTime> {
     let latency = state.published().latency.promised(state.timer.now());
     if session.latency().is_zero() { None } else { Some(session.timing.wait(latency)) }

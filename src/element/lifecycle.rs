@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! What begins and ends: the engine at start and stop, and a stream, at its end or in a flush.
+//! The lifecycle: the engine starts and stops with the element; a stream ends at its end or in a flush.
 
 use gst::prelude::*;
 use gst_base::prelude::*;
@@ -51,7 +51,7 @@ pub fn start(state: &SharedState) -> Result<(), gst::ErrorMessage> {
     Ok(())
 }
 
-/// Forgets the objects of the stream that ends, and warns of settings by which it has covered nothing.
+/// Forgets the objects of the ending stream, and warns if its settings have covered nothing.
 pub fn end_stream(state: &SharedState) {
     let settings = state.settings();
     let texts = state.with_session(|session| {
@@ -62,7 +62,7 @@ pub fn end_stream(state: &SharedState) {
     posting::warn(state, texts.unwrap_or_default());
 }
 
-/// Drops all frames in the element. Of the events between them, those that are sticky are kept.
+/// Drops all frames in the element. Of the events between them, only sticky events are kept.
 pub fn flush(state: &SharedState) {
     let Some(mut session) = state.take_session() else { return };
     session.discard_frames();

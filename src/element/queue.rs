@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
-//! The queue of frames and events in the element, in the order in which they leave: decided frames first, then those that wait for
-//! later ones (`look-ahead`).
+//! The queue of frames and events in the element, in the order in which they leave: first the decided frames, then the
+//! frames that wait for later ones (`look-ahead`).
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -18,11 +18,11 @@ use crate::regions::frame_regions::EnteredFrame;
 pub struct Queue {
     /// The oldest first.
     pub leaving: VecDeque<Leaving>,
-    /// Those that entered later, the oldest first.
+    /// The frames and events that entered later, the oldest first.
     pub waiting: VecDeque<WaitingFrame>,
 }
 
-/// What leaves next.
+/// The next frame or event that leaves.
 pub enum Leaving {
     Frame(DecidedFrame),
     Event(gst::Event),
@@ -31,7 +31,7 @@ pub enum Leaving {
 /// A frame after the decision about it.
 pub struct DecidedFrame {
     pub outcome: Outcome,
-    /// Posted when it leaves.
+    /// The message that is posted when the frame leaves.
     pub message: Option<gst::Structure>,
     /// See [`WaitingFrame::since`].
     pub since: Option<gst::ClockTime>,
@@ -41,10 +41,10 @@ pub struct DecidedFrame {
 pub enum Outcome {
     /// It is submitted to the engine.
     InFlight(Box<InFlightFrame<MappedFrame>>),
-    /// Nothing of it is covered.
+    /// No part of the frame is covered.
     Untouched(gst::Buffer),
     Dropped,
-    /// It ends streaming, after the frames before it.
+    /// The frame ends streaming with an error, after the frames before it have left.
     Failed(FrameFailure),
 }
 
@@ -60,7 +60,7 @@ pub struct WaitingFrame {
     pub input: Result<gst::Buffer, FrameFailure>,
     /// The events that follow it.
     pub events: Vec<gst::Event>,
-    /// How many frames the gap after it lacks, as far as GAP events say so.
+    /// How many frames are missing in the gap after it, as far as GAP events say so.
     pub gap: usize,
     /// The values of the properties when it entered.
     pub settings: Settings,
@@ -71,16 +71,17 @@ pub struct WaitingFrame {
     pub since: Option<gst::ClockTime>,
 }
 
-/// Most events after a frame while none enters. Each further one counts as a frame, so that their number is bounded.
+/// The largest number of events after a frame while no frame enters. Each further event counts as a frame, so that the
+/// number of events is bounded.
 const MOST_EVENTS: usize = 1024;
 
 impl Queue {
-    /// Frames that are decided, in flight or behind one that is.
+    /// Number of decided frames. They are in flight, or behind a frame that is.
     pub fn decided_frames(&self) -> usize {
         self.leaving.iter().filter(|leaving| matches!(leaving, Leaving::Frame(_))).count()
     }
 
-    /// Frames that wait, with those that gaps lack.
+    /// Number of frames that wait, including the frames that are missing in gaps.
     pub fn waiting_frames(&self) -> usize {
         self.waiting.iter().map(|frame| 1 + frame.gap).sum()
     }
@@ -94,19 +95,20 @@ impl Queue {
         leaving.find_map(|since| since).or_else(|| self.waiting_since())
     }
 
-    /// The same of the first frame that waits.
+    /// The same for the first frame that waits.
     pub fn waiting_since(&self) -> Option<gst::ClockTime> {
         self.waiting.iter().find_map(|frame| frame.since)
     }
 }
 
 impl WaitingFrame {
-    /// Adds an event that follows it. A GAP event says that no frame comes for some time: those that the gap lacks count as later
-    /// frames, because frames may not wait longer than the latency that the element reports. They are counted from this frame on,
-    /// since several gaps may lie within the time of one frame. Of unknown time, each gap counts as a frame.
+    /// Adds an event that follows the frame. A GAP event says that no frame comes for some time. The frames that are
+    /// missing in the gap count as later frames, because frames may not wait longer than the latency that the element
+    /// reports. They are counted from this frame on, since several gaps may lie within the time of one frame. A gap of
+    /// unknown time counts as one frame.
     pub fn add_event(&mut self, event: gst::Event, is_reverse: bool) {
         if let gst::EventView::Gap(gap) = event.view() {
-            // Its times are of another segment then.
+            // The times of the event are in another segment then.
             let is_comparable = !self.events.iter().any(|event| event.type_() == gst::EventType::Segment);
             let (start, duration) = gap.get();
             let end = start.saturating_add(duration.unwrap_or_default());

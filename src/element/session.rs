@@ -24,13 +24,13 @@ use crate::regions::frame_regions::RegionTracker;
 /// The state that exists from start to stop. Only the thread that took it from the shared state works with it.
 pub struct Session {
     pub engine: Engine,
-    /// Most frames that may be in flight before the oldest is waited for.
+    /// The largest number of frames in flight. With more, the element waits for the oldest frame.
     pub max_in_flight: usize,
-    /// The frames and events in the element.
+    /// The frames and events that have entered the element and not left it.
     pub queue: Queue,
-    /// For copies of frames that may not wait themselves. Its number of buffers has no limit.
+    /// Pool for copies of frames whose own buffers may not wait in the element. Its number of buffers has no limit.
     pub copy_pool: Option<gst::BufferPool>,
-    /// Whether frames were dropped after the last one that has left.
+    /// Whether frames were dropped since the last frame left.
     pub has_gap: bool,
     /// Whether the base class will set the DISCONT flag of the next buffer that it pushes, because a frame with that flag has arrived.
     pub base_has_discont: bool,
@@ -38,28 +38,29 @@ pub struct Session {
     pub format: Option<Arc<StreamFormat>>,
     /// The caps that were refused last, until others are accepted.
     pub refused_caps: Option<gst::Caps>,
-    /// What the bus and the log say once.
+    /// The warnings that the bus and the log get once.
     pub warnings: Warnings,
     pub timing: Timing,
     /// The thread in which control bindings set properties now.
     pub controlled_by: Option<ThreadId>,
-    /// The values of the properties with which the next frame enters, and how it is blurred as a whole.
+    /// The values of the properties with which the next frame enters, and the blur of a whole frame that follows from
+    /// them.
     pub settings: Settings,
     pub options: Options,
     /// The times of the next frame.
     pub times: FrameTimes,
-    /// Why the next frame cannot be blurred, which is found before the base class negotiates for it.
+    /// The reason why the next frame cannot be blurred. It is found before the base class negotiates for that frame.
     pub pending_failure: Option<FrameFailure>,
-    /// The objects of the previous frames and of those that wait.
+    /// The objects of the previous frames and of the frames that wait.
     pub tracker: RegionTracker,
     /// Whether downstream accepts any strides and offsets, so that input buffers can be pushed.
     pub downstream_takes_video_meta: bool,
     /// Whether downstream finds the picture in a larger frame by GstVideoCropMeta.
     pub downstream_takes_crop_meta: bool,
-    /// Whether upstream was told so, because the element was in passthrough then.
+    /// Whether upstream was told so in the answer to an allocation query, because the element was in passthrough then.
     pub upstream_may_crop: bool,
-    /// Whether a frame failed while frames were drained, where no flow error reaches upstream: every later frame returns it, until a
-    /// flush.
+    /// Whether a frame failed while frames were drained. There no flow error reaches upstream, so every later frame
+    /// returns the error, until a flush.
     pub has_failed: bool,
     /// The stream for pools of CUDA memory whose configuration names none.
     pub cuda_stream: Option<CudaStream>,
@@ -93,8 +94,9 @@ impl Session {
         }
     }
 
-    /// Whether frames pass through unchanged, and the base class is in passthrough. It never does where regions are covered,
-    /// because every change between passthrough and a blur renegotiates, nor where frames are uploaded or downloaded.
+    /// Whether frames pass through unchanged, so that the base class is in passthrough. This is never so if regions are
+    /// covered, because every change between passthrough and a blur renegotiates, nor if frames are uploaded or
+    /// downloaded.
     pub fn is_passthrough(&self) -> bool {
         self.settings.regions.mode == RegionMode::Frame
             && match &self.format {
@@ -103,36 +105,37 @@ impl Session {
             }
     }
 
-    /// Whether CUDA is the backend, for which buffers in CUDA memory stay there, whatever the caps say.
+    /// Whether CUDA is the backend. Buffers in CUDA memory then stay there, whatever the caps say.
     pub fn is_on_cuda(&self) -> bool {
         self.engine.active() == Backend::Cuda
     }
 
-    /// The time that a frame may be held back: for as many frames as may wait for later ones and as may be in flight. The
-    /// latter are none on the CPU, which completes a frame when it is submitted, nor of frames that stay on the device, which
-    /// are pushed without waiting for the device.
+    /// The longest time that the element holds a frame back: the time of the frames that may wait for later ones and of
+    /// the frames that may be in flight. No frames are in flight on the CPU, which completes a frame when it is
+    /// submitted. Frames that stay on the device do not count as in flight, because they are pushed without waiting for
+    /// the device.
     pub fn latency(&self) -> gst::ClockTime {
         let latency = self.timing.latency(self.most_held(), self.stated_interval());
         latency.unwrap_or_default()
     }
 
-    /// Whether frames are held back for a time that is not known.
+    /// Whether frames are held back for an unknown time.
     pub fn is_latency_unknown(&self) -> bool {
         let held = self.most_held();
         self.timing.latency(held, self.stated_interval()).is_none() && self.timing.has_seen_more_than(held)
     }
 
-    /// Notes the times of the next frame, which comes at the running time `now` of a pipeline that plays.
+    /// Notes the times of the next frame. `now` is the running time at which it comes, if the pipeline plays.
     pub fn note_times(&mut self, buffer: &gst::BufferRef, now: Option<gst::ClockTime>) {
         self.times = self.timing.measure(buffer, self.stated_interval(), self.most_held(), now);
     }
 
-    /// The interval of frames by the caps, in nanoseconds.
+    /// The interval between frames that the caps state, in nanoseconds.
     fn stated_interval(&self) -> Option<u64> {
         self.format.as_ref().and_then(|format| format.interval())
     }
 
-    /// Most frames that wait for later ones.
+    /// The largest number of frames that wait for later ones.
     pub fn most_waiting(&self) -> usize {
         match self.settings.regions.mode {
             RegionMode::Frame => 0,
@@ -140,19 +143,20 @@ impl Session {
         }
     }
 
-    /// Most frames that may be held back; none before the first caps.
+    /// The largest number of frames that may be held back; 0 before the first caps.
     fn most_held(&self) -> usize {
         let Some(format) = &self.format else { return 0 };
         let is_complete = !self.is_on_cuda() || format.is_device_resident();
         self.most_waiting() + if is_complete { 0 } else { self.max_in_flight - 1 }
     }
 
-    /// Whether a buffer is of the pool of copies.
+    /// Whether the buffer came from the pool of copies.
     pub fn is_copy(&self, buffer: &gst::BufferRef) -> bool {
         self.copy_pool.is_some() && mapping::pool_of(buffer) == self.copy_pool
     }
 
-    /// Waits for the frames in flight, which stay in the queue. One that fails does so where it leaves.
+    /// Waits for the frames in flight, which stay in the queue. If one has failed, its error is reported when it
+    /// leaves.
     pub fn wait_for_device(&mut self) {
         for leaving in &mut self.queue.leaving {
             if let Leaving::Frame(frame) = leaving
@@ -171,7 +175,8 @@ impl Session {
         }
     }
 
-    /// Whether a buffer can be pushed as it is: it is in the memory that the output has, and downstream finds its planes.
+    /// Whether a buffer can be pushed unchanged: it is in the kind of memory that the output has, and downstream can
+    /// find its planes.
     pub fn can_hand_on(&self, buffer: &gst::BufferRef) -> bool {
         self.format.as_ref().is_some_and(|format| {
             // Elements with CUDA memory read the pitches from the memory.
@@ -182,7 +187,7 @@ impl Session {
         })
     }
 
-    /// Drops all frames. Their objects stay covered in later frames. The events between them stay.
+    /// Drops all frames. Their objects stay covered in later frames. The events between the frames stay in the queue.
     pub fn discard_frames(&mut self) {
         self.queue.leaving.retain(|leaving| matches!(leaving, Leaving::Event(_)));
         for frame in self.queue.waiting.drain(..) {

@@ -20,10 +20,10 @@ use crate::process::lock;
 #[derive(Default)]
 pub struct SharedState {
     settings: Mutex<Settings>,
-    /// `None` while the element is stopped, and while one thread works with the session. That thread took it out, because it calls
-    /// GStreamer, and no lock may be held then. Everybody else does nothing meanwhile: GStreamer's stream lock keeps other threads out,
-    /// so that only a call made by that same thread, for example from a sync handler of the bus, can find this state. Frames are pushed
-    /// in order by the outer call.
+    /// `None` while the element is stopped, and while one thread works with the session. That thread took the session
+    /// out, because it calls GStreamer, and no lock may be held then. GStreamer's stream lock keeps other threads out
+    /// meanwhile. So only a nested call of the same thread, for example from a sync handler of the bus, can find
+    /// `None`. Such a call does nothing, and the outer call pushes frames in order.
     session: Mutex<Option<Box<Session>>>,
     published: Mutex<PublishedState>,
     context: Mutex<Option<CudaContext>>,

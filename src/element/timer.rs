@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
-//! The timer of live streams: a frame leaves when its latency is over, also if upstream stalls, because the last seconds before an
-//! outage are what people want to see. The pipeline's clock calls when that is, and a thread of GStreamer's pool pushes the frames.
+//! The timer of live streams. A frame leaves when its latency is over, also if upstream stalls, because people want to
+//! see the last seconds before an outage. The pipeline's clock calls at that time, and a thread of GStreamer's pool
+//! pushes the frames.
 
 use std::sync::{Mutex, OnceLock};
 
@@ -24,7 +25,7 @@ type PushDue = fn(&CudaGaussBlur);
 #[derive(Default)]
 pub struct Timer {
     next: Mutex<Next>,
-    /// What is called.
+    /// The function to call.
     push_due: OnceLock<(glib::WeakRef<CudaGaussBlur>, PushDue)>,
 }
 
@@ -34,9 +35,9 @@ struct Next {
     clock: Option<RunningClock>,
     /// The running time at which frames are due.
     due: Option<gst::ClockTime>,
-    /// What the clock waits for, and the running time of it.
+    /// The clock's pending wait, and the running time of its end.
     waits_for: Option<(gst::ClockTime, gst::SingleShotClockId)>,
-    /// Whether a thread pushes frames, or has been asked to. The clock does not wait meanwhile.
+    /// Whether a thread pushes frames, or has been asked to push them. The clock does not wait meanwhile.
     is_pushing: bool,
 }
 
@@ -52,7 +53,7 @@ impl Timer {
         self.push_due.get_or_init(|| (element.downgrade(), push_due));
     }
 
-    /// Sets the clock when the pipeline begins to play, and removes it when that ends.
+    /// Sets the clock when the pipeline begins to play, and removes it when the pipeline stops playing.
     pub fn set_clock(&self, clock: Option<RunningClock>) {
         lock(&self.next).clock = clock;
         self.wait(true);
@@ -70,8 +71,8 @@ impl Timer {
         self.wait(false);
     }
 
-    /// Lets the clock wait until frames are due. If it already waits for an earlier time, it goes on, and waits again when that has come;
-    /// with `anew` it does not.
+    /// Lets the clock wait until frames are due. If the clock already waits for an earlier time, this wait continues,
+    /// and the clock waits again after it. With `anew` the earlier wait is cancelled.
     fn wait(&self, anew: bool) {
         let (replaced, id) = {
             let mut next = lock(&self.next);
@@ -111,7 +112,7 @@ impl Timer {
             is_due
         };
         match self.push_due.get().map(|(_, push_due)| *push_due) {
-            // Not in the clock's own thread, which others wait for.
+            // The clock's own thread must not push frames, because other elements wait for it.
             Some(push_due) if is_due => element.call_async(move |element| {
                 push_due(element);
                 element.imp().timer.end();

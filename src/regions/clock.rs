@@ -12,8 +12,8 @@ pub struct FrameTimes {
     pub timestamp: Option<u64>,
     /// The duration that the buffer states.
     pub duration: Option<u64>,
-    /// How long the frame is shown, in the time of timestamps: the duration of the buffer, else of a frame by the caps, but no less than
-    /// the measured time from one frame to the next.
+    /// How long the frame is shown, in the time of timestamps: the duration of the buffer, or else the duration of a
+    /// frame by the caps, but at least the measured time from one frame to the next.
     pub interval: Option<u64>,
     /// The interval in running time, which a rate other than 1 scales.
     pub shown_for: Option<u64>,
@@ -47,7 +47,7 @@ impl Latest {
         self.0.len()
     }
 
-    /// The smallest value that so many percent of all do not exceed; `None` without values.
+    /// The smallest value that this percentage of all values does not exceed; `None` without values.
     pub fn percentile(&self, percent: usize) -> Option<u64> {
         let mut sorted: Vec<u64> = self.0.iter().copied().collect();
         sorted.sort_unstable();
@@ -58,9 +58,9 @@ impl Latest {
 
 /// A time that never goes back.
 ///
-/// Time passes by timestamps. For a frame without one it passes by the time that the frame is shown, and without that not at all. A
-/// timestamp before the latest one counts as the same time: frames were swapped. If it is before it by more than
-/// `hold-time`, the stream begins anew there.
+/// Time passes by timestamps. For a frame without a timestamp it passes by the time for which the frame is shown; if
+/// that is unknown, it does not pass. A timestamp before the latest one counts as the same time, because frames were
+/// swapped. If it is more than `hold-time` before the latest one, the stream begins anew there.
 #[derive(Debug, Default)]
 pub struct Clock {
     now: u64,
@@ -69,8 +69,8 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// Whether the frame is a jump back, after which nothing is known of the objects before it: a discontinuity that goes
-    /// back by more than `hold_time`. Elements that lose frames set the flag too, so that it alone says nothing.
+    /// Whether the frame is a jump back, after which nothing is known about earlier objects: a discontinuity that goes
+    /// back by more than `hold_time`. The flag alone is not enough, because elements that lose frames set it, too.
     pub fn is_jump(&self, time: &FrameTimes, hold_time: u64) -> bool {
         time.is_discont && self.back(time) > hold_time
     }
@@ -93,7 +93,7 @@ impl Clock {
         self.now
     }
 
-    /// How far before the latest timestamp that of a frame is.
+    /// How far a frame's timestamp lies before the latest one.
     fn back(&self, time: &FrameTimes) -> u64 {
         time.running.zip(self.latest).map_or(0, |(now, latest)| latest.saturating_sub(now))
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Detections: what detectors say about the objects of a frame. Also the labels that select detections.
+//! Detections, which describe the objects of a frame, and the labels that select detections.
 
 use crate::filter::regions::Area;
 use crate::filter::weights::Mask;
@@ -7,41 +7,42 @@ use crate::filter::weights::Mask;
 /// One object that a detector found in a frame.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Detection {
-    /// What the object is, for example `face`.
+    /// The kind of the object, for example `face`.
     pub label: Option<String>,
     /// How certain the detector is, 0 to 1; `None` if it does not say.
     pub confidence: Option<f32>,
-    /// Where it may be, in luma samples of the frame: what is covered.
+    /// The area in which the object may be, in luma samples of the frame. This area is covered.
     pub area: Area,
-    /// What is certainly the object's, of which nothing else may be shown; `None` if the detector does not say exactly.
+    /// The area that certainly belongs to the object; only this area may be shown. `None` if the detector does not
+    /// state it exactly.
     pub certain: Option<Area>,
     /// The number that a tracker gave the object, the same in every frame.
     pub tracking_id: Option<u64>,
-    /// What of its box is the object.
+    /// The masks of the object within its box.
     pub mask: Option<Mask>,
-    /// Whether the mask is of an earlier frame, so that the object may have left it.
+    /// Whether the mask belongs to an earlier frame, so that the object may have left it.
     pub has_old_mask: bool,
 }
 
 impl Detection {
-    /// A detection of which only the label and the box are known, so that it is covered and not shown.
+    /// A detection with only a label and a box. It is covered, but never shown.
     pub fn new(label: Option<String>, area: Area) -> Self {
         Self { label, confidence: None, area, certain: None, tracking_id: None, mask: None, has_old_mask: false }
     }
 
-    /// Takes what is known of the picture into account: its `size` (width, height), and whether it is one field, in whose rows or
-    /// in those of a frame the detector may count.
+    /// Adapts the detection to the picture: to its `size` (width, height), and to whether it is one field. For a field,
+    /// the detector may count in rows of the field or in rows of the frame.
     pub fn place_in(&mut self, size: (u32, u32), is_field: bool) {
         let read = |area: Area| if is_field { area.in_field() } else { area };
         let is_plausible = |area: &Area| read(*area).is_plausible(size);
         self.certain = self.certain.filter(is_plausible).map(|area| area.intersection(read(area)));
         self.area = self.area.union(read(self.area));
-        // In which rows it counts is not known.
+        // It is unknown in which rows the detector counts.
         self.mask = self.mask.take().filter(|_| !is_field);
     }
 }
 
-/// Whether a detector has looked at a frame.
+/// Whether a detector has searched a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Looked {
     /// No source of detections is selected.
@@ -57,16 +58,17 @@ pub enum Looked {
 /// The detections of a frame.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Found {
-    /// Whether a detector has looked at it.
+    /// Whether a detector has searched the frame.
     pub looked: Looked,
-    /// All detections, whatever their label and confidence; or those that are left (`Rules::bound`).
+    /// All detections of any label and confidence, or the detections that `Rules::bound` has left.
     pub detections: Vec<Detection>,
-    /// Detections that count and are not told apart, because there are too many (`Rules::bound`).
+    /// The number of detections that count but are not followed one by one, because there are too many
+    /// (`Rules::bound`).
     pub beyond: usize,
 }
 
-/// A confidence as a detector reports it. `None` for anything but a number from 0 to 1: some detectors report -1 or a
-/// value that is not a number where they know none, and an unknown confidence counts as certain.
+/// A confidence as a detector reports it. `None` for anything but a number from 0 to 1. Some detectors report -1 or a
+/// value that is not a number if they do not know the confidence. An unknown confidence counts as certain.
 pub fn confidence(reported: f64) -> Option<f32> {
     (0.0..=1.0).contains(&reported).then_some(reported as f32)
 }
@@ -96,8 +98,9 @@ impl Labels {
         self.names.is_empty()
     }
 
-    /// Whether detections with this label count. All do if the list is empty. One without a label always does: what the
-    /// detector does not say must not uncover an object. For the same reason the case of letters is ignored.
+    /// Whether detections with this label count. All count if the list is empty. A detection without a label always
+    /// counts, because missing information must not uncover an object. For the same reason the case of letters is
+    /// ignored.
     pub fn select(&self, label: Option<&str>) -> bool {
         let Some(label) = label else { return true };
         self.names.is_empty() || self.names.contains(&folded(label))

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
-//! The regions of each frame: which detections count, what is covered of objects that are not found in it, and what becomes of a
-//! frame without detections.
+//! The regions of each frame: which detections count, which area is covered for objects that are not found in the
+//! frame, and which action a frame without detections gets.
 
 use super::clock::{Clock, FrameTimes};
 use super::detection::{Detection, Found, Looked};
@@ -11,12 +11,12 @@ use super::zone::Zone;
 use crate::filter::regions::{Area, Rect, Region};
 use crate::filter::weights::{Mask, Object, Shape};
 
-/// A region and what it comes from.
+/// A region and its origin.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FrameRegion {
     /// Where it is.
     pub region: Region,
-    /// What it comes from.
+    /// Its origin.
     pub origin: Origin,
     /// The number of the object's track, from 1; `None` for a zone, and where detections are shown.
     pub track: Option<u32>,
@@ -24,11 +24,11 @@ pub struct FrameRegion {
     pub label: Option<String>,
     /// The name of a zone.
     pub name: Option<String>,
-    /// What the weights of a cover with a soft edge, an ellipse or a mask follow.
+    /// The outline of the object, for the weights of a cover with a soft edge, an ellipse or a mask.
     pub outline: Object,
 }
 
-/// What a region comes from.
+/// The origin of a region.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
     /// The zones property.
@@ -39,14 +39,14 @@ pub enum Origin {
     Alpha,
 }
 
-/// The regions of a frame, and what is done with it.
+/// The regions of a frame, and the action for it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FrameRegions {
-    /// What is done. The whole frame is covered whatever `region-mode` says.
+    /// The action. An action that covers the whole frame does so with every `region-mode`.
     pub action: FrameAction,
     /// The regions, in no particular order; they may overlap. None if the action does not ask for them.
     pub regions: Vec<FrameRegion>,
-    /// Whether a detector should have looked at the frame, and did not.
+    /// Whether a detector should have searched the frame, and did not.
     pub is_missing: bool,
     /// Whether the frame has metas of a detector that cannot be read.
     pub is_unreadable: bool,
@@ -54,22 +54,22 @@ pub struct FrameRegions {
     pub is_lost: bool,
 }
 
-/// What is known of a frame when it enters.
+/// The facts about a frame when it enters.
 #[derive(Debug, Clone)]
 pub struct EnteredFrame {
     /// Width and height of the picture.
     pub size: (u32, u32),
-    /// Views of it beside each other and above each other, in each of which the zones count.
+    /// The number of views beside each other and above each other. Zones apply to each view.
     pub views: [u32; 2],
-    /// Whether the picture is one field, in whose rows or in those of a frame a detector may count.
+    /// Whether the picture is one field. A detector may then count in rows of the field or in rows of the frame.
     pub is_field: bool,
     /// When it is shown.
     pub times: FrameTimes,
-    /// What detectors attached, whatever counts of it.
+    /// All detections that detectors attached, whether or not they count.
     pub found: Found,
 }
 
-/// What the regions of a frame need to know about the frames around it.
+/// The state that the regions of a frame need about the frames around it.
 #[derive(Debug, Default)]
 pub struct RegionTracker {
     clock: Clock,
@@ -83,13 +83,14 @@ impl RegionTracker {
         self.detectors.seen
     }
 
-    /// Whether a frame does not continue those before it, which are to be decided and forgotten first.
+    /// Whether a frame does not continue the frames before it. The caller then has to decide about those, and to forget
+    /// their objects.
     pub fn is_jump(&self, times: &FrameTimes, rules: &Rules) -> bool {
         self.clock.is_jump(times, rules.holding.time)
     }
 
-    /// Adds the next frame. Called for every frame, also for those that are dropped or covered as a whole whatever is found, so
-    /// that objects are followed through them. Sets `now` of its times.
+    /// Adds the next frame. It is called for every frame, so that objects are also followed through frames that are
+    /// dropped or covered as a whole. Sets `now` of the frame's times.
     pub fn observe(&mut self, rules: &Rules, frame: &mut EnteredFrame) {
         let EnteredFrame { size, found, times, .. } = frame;
         self.detectors.note(found.looked);
@@ -99,7 +100,7 @@ impl RegionTracker {
         self.tracks.observe(times.now, *size, rules.holding, detections);
     }
 
-    /// Decides about the oldest frame that has entered and is not decided, by the rules with which it entered.
+    /// Decides about the oldest undecided frame, by the rules with which it entered.
     pub fn resolve(&mut self, rules: &Rules, frame: &EnteredFrame) -> FrameRegions {
         let EnteredFrame { size, views, is_field, times, found } = frame;
         let Decided { objects, is_lost } = self.tracks.resolve(*size, rules.holding);
@@ -109,7 +110,7 @@ impl RegionTracker {
         let action = if action == FrameAction::Regions && is_lost { FrameAction::Whole } else { action };
         let regions = match action {
             FrameAction::Whole | FrameAction::Drop | FrameAction::Error => Vec::new(),
-            // A track says where an object may be, which does not suffice to show it.
+            // A track says where an object may be. That is not enough to show it.
             FrameAction::Regions => {
                 let mut regions: Vec<FrameRegion> = if rules.shows_regions {
                     let shown = found.detections.iter().filter(|detection| rules.shows(detection));
@@ -133,13 +134,13 @@ impl RegionTracker {
     }
 }
 
-/// Of a detection that is shown. Without the mask that it should have, or with one of an earlier frame, it is not, nor without a
-/// known ellipse.
+/// The region of a shown detection. A detection is not shown if its mask is missing or belongs to an earlier frame, or
+/// if its ellipse is unknown.
 fn shown_region(detection: &Detection, rules: &Rules, size: (u32, u32), is_field: bool) -> Option<FrameRegion> {
     // A box of no size says that nothing was found.
     let certain = detection.certain.filter(|certain| !certain.is_empty())?;
     let (area, shape) = match &rules.shape {
-        // Of which rows it is the ellipse is not known.
+        // It is unknown in which rows the ellipse is.
         Some(Shape::Ellipse) if is_field => return None,
         Some(shape) => (certain.grown(certain, rules.expand), shape.clone()),
         None if detection.has_old_mask => return None,
@@ -151,7 +152,8 @@ fn shown_region(detection: &Detection, rules: &Rules, size: (u32, u32), is_field
     Some(FrameRegion { region, origin, track: None, label, name: None, outline: Object { area, shape } })
 }
 
-/// Of an object that is covered: with its shape where it was found, else by the box in which it may be.
+/// The regions of a covered object. Where it was found, it is covered with its shape, elsewhere by the box in which it
+/// may be.
 fn covered_regions(
     tracked: TrackedObject,
     detections: &[Detection],
@@ -162,13 +164,13 @@ fn covered_regions(
     let TrackedObject { track, evidence, cover, object, label } = tracked;
     let is_found = evidence == Evidence::Found;
     let masks = || masks_of(object, label.as_deref(), detections, rules).filter(|_| is_found);
-    // What is found, and the box that shrinks slowly, because a detector may find a part of an object only.
+    // The found area, and the box that shrinks slowly, because a detector may find only a part of an object.
     let areas = [object, cover].map(|area| area.grown(object, rules.expand));
     let both = |shape: Shape| {
         let count = if areas[0] == areas[1] { 1 } else { 2 };
         areas.into_iter().take(count).map(|area| (area, shape.clone())).collect()
     };
-    // The box has the object's own, unless `grow` would leave nothing of that in the picture.
+    // The box contains the object's own box, unless `grow` would leave nothing of the object's own box in the picture.
     let is_left = Rect::covering(areas[0].wider(rules.edge.grow.into()), size).is_some();
     let boxed = || if is_left { vec![(areas[1], Shape::Box)] } else { both(Shape::Box) };
     let shapes = match rules.shape {
@@ -190,9 +192,10 @@ fn covered_regions(
     shapes.into_iter().filter_map(region).collect()
 }
 
-/// The masks of the object with this box and label, and whether one is of an earlier frame. Detections with the same box cannot be
-/// told apart if their labels may be the same, so it has the masks of all, and none if one of them has none. A tracker's number can
-/// give an object a detection without its label.
+/// The masks of the object with this box and label, and whether one of them belongs to an earlier frame. Detections
+/// with the same box cannot be told apart if their labels may be the same. So the object has the masks of all these
+/// detections, and no mask if one of them has none. A tracker's number can give an object a detection without its
+/// label.
 fn masks_of(
     object: Area,
     label: Option<&str>,
@@ -209,7 +212,8 @@ fn masks_of(
     Some((masks, own.iter().any(|detection| detection.has_old_mask)))
 }
 
-/// Of a zone, which has no mask, in each view. Nothing of it is shown in the view beside.
+/// The regions of a zone, one in each view. A zone has no mask. No part of a shown zone reaches into the view beside
+/// it.
 fn zone_regions(zone: &Zone, rules: &Rules, size: (u32, u32), views: [u32; 2]) -> Vec<FrameRegion> {
     let (width, height) = (size.0 / views[0], size.1 / views[1]);
     let of_view = |index: u32| {
@@ -220,8 +224,8 @@ fn zone_regions(zone: &Zone, rules: &Rules, size: (u32, u32), views: [u32; 2]) -
         let area = Area { left: left + x, top: top + y, right: right + x, bottom: bottom + y };
         let region = region_of(area, area, rules, size)?;
         let region = Region { rect: region.rect.intersection(view)?, ..region };
-        // Of a zone that is shown nothing may show of the view beside, nor where it grows; one that is covered keeps its shape beyond
-        // the edge.
+        // A shown zone must not show anything of the view beside it, also where it grows. A covered zone keeps its
+        // shape beyond the edge.
         let area = if rules.shows_regions && views != [1, 1] {
             area.intersection(Area::from_corner(x, y, across, down).wider(-f64::from(rules.edge.grow.max(0))))
         } else {
@@ -236,8 +240,9 @@ fn zone_regions(zone: &Zone, rules: &Rules, size: (u32, u32), views: [u32; 2]) -
     (0..views[0] * views[1]).filter_map(of_view).collect()
 }
 
-/// Of the mask that the alpha channel is, whatever the rules say about shapes. Strength and cells follow the picture: several
-/// objects share the channel, and their extent would change both from frame to frame. `None` if all of it is 0.
+/// The region of the alpha channel as a mask, with every shape in the rules. Strength and cells follow the picture,
+/// because several objects share the channel and their extent would change both from frame to frame. `None` if all
+/// samples are 0.
 pub fn alpha_region(mask: Mask, rules: &Rules, size: (u32, u32)) -> Option<FrameRegion> {
     let (area, picture) = (mask.object()?, mask.area());
     let region = region_of(area, picture, rules, size)?;
@@ -245,7 +250,7 @@ pub fn alpha_region(mask: Mask, rules: &Rules, size: (u32, u32)) -> Option<Frame
     Some(FrameRegion { region, origin: Origin::Alpha, track: None, label: None, name: None, outline })
 }
 
-/// The region of an area, with `grow`, which does not shrink an object of which nothing would be covered.
+/// The region of an area, with `grow`. An object is not shrunk if nothing of it would be left to cover.
 fn region_of(area: Area, object: Area, rules: &Rules, size: (u32, u32)) -> Option<Region> {
     let grown = Rect::covering(area.wider(rules.edge.grow.into()), size);
     let whole = || Rect::covering(area, size).filter(|_| !rules.shows_regions);
@@ -358,7 +363,7 @@ mod tests {
                 }
             }
         }
-        // What stands for several is not shown.
+        // A box that stands for several detections is not shown.
         let rules = Rules { shows_regions: true, on_missing: PASS, ..default_rules() };
         let (mut tracker, mut entered) = (RegionTracker::default(), entered(&spread));
         rules.bound(&mut entered.found, SIZE);
@@ -572,7 +577,7 @@ mod tests {
         }
     }
 
-    /// What shrinking would leave nothing of is covered whole, and not shown.
+    /// An object of which shrinking would leave nothing is covered as a whole, and not shown.
     #[test]
     fn negative_grow_uncovers_nothing() {
         let mut rules = Rules { on_missing: PASS, ..default_rules() };

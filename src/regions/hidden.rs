@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! What is covered of a frame: rectangles, and the weights of a cover with a soft edge, an ellipse or a mask.
+//! The covered part of a frame: rectangles, and the weights of a cover with a soft edge, an ellipse or a mask.
 
 use super::frame_regions::FrameRegion;
 use super::on_missing::FrameAction;
@@ -12,25 +12,26 @@ use crate::filter::weights::{Edge, Object, Shape, Weights, cell};
 pub enum CoveredPart {
     /// The regions.
     Regions,
-    /// All but the regions.
+    /// Everything but the regions.
     Outside,
-    /// All, because no detector has looked at the frame, or because an object is lost.
+    /// The whole frame, because no detector has searched it or because an object is lost.
     Frame,
 }
 
-/// What is covered of a frame.
+/// The covered part of a frame.
 #[derive(Debug, Clone)]
 pub struct Hidden {
-    /// Which part that is.
+    /// The kind of part.
     pub part: CoveredPart,
-    /// The rectangles of a cover, and what each hides. Without an object (the whole frame, the background) that is the picture.
+    /// The rectangles of a cover, each with the object that it hides. For the whole frame and the background this is
+    /// the picture.
     pub regions: Vec<Region>,
-    /// How much of the cover shows; `None` if all of it does.
+    /// The weights of the cover; `None` if it has its full weight everywhere.
     pub weights: Option<Weights>,
 }
 
 impl Hidden {
-    /// Where these regions of a frame of `size` (width, height) are covered or shown, or the whole frame is covered.
+    /// The part of a frame of `size` (width, height) that is covered by these rules, for this action and these regions.
     pub fn new(rules: &Rules, action: FrameAction, regions: &[FrameRegion], size: (u32, u32)) -> Self {
         let part = match action {
             FrameAction::Regions if rules.shows_regions => CoveredPart::Outside,
@@ -65,12 +66,12 @@ impl Hidden {
     }
 }
 
-/// What the weights follow.
+/// The outlines that the weights follow.
 pub fn outlines(regions: &[FrameRegion]) -> Vec<Object> {
     regions.iter().map(|region| region.outline.clone()).collect()
 }
 
-/// The weights of a cover over objects. Those of which shrinking would leave nothing are not shrunk.
+/// The weights of a cover over objects. An object of which shrinking would leave nothing is not shrunk.
 fn weights_over(outlines: Vec<Object>, edge: Edge, size: (u32, u32)) -> Weights {
     let is_shrunk = |outline: &Object| edge.grow >= 0 || is_left(outline, edge, size);
     let (shrunk, whole): (Vec<Object>, Vec<Object>) = outlines.into_iter().partition(is_shrunk);
@@ -81,11 +82,11 @@ fn weights_over(outlines: Vec<Object>, edge: Edge, size: (u32, u32)) -> Weights 
     weights
 }
 
-/// Whether shrinking leaves anything of an object that is covered.
+/// Whether shrinking leaves any part of a covered object.
 fn is_left(outline: &Object, edge: Edge, size: (u32, u32)) -> bool {
     let area = if let Shape::Mask(mask) = &outline.shape { mask.area() } else { outline.area };
     let is_boxed = !area.wider(edge.grow.into()).is_empty();
-    // A cover is one node larger than its object, of which nothing may be left.
+    // A cover is one node larger than its object, so a cover may be left although nothing of the object is.
     let edge = Edge { grow: edge.grow - cell(size).cast_signed(), feather: 0 };
     is_boxed && Weights::leaves_any(size, outline, edge)
 }
@@ -95,7 +96,8 @@ mod tests {
     use super::*;
     use crate::filter::weights::Mask;
 
-    /// Columns of a mask. Of the cover of fewer than 5, which is two nodes larger on each side, shrinking by 3 may leave something.
+    /// Masks of 1 to 8 columns. A cover is two nodes larger on each side than its object, so shrinking by 3 may leave
+    /// something of the cover of a mask of fewer than 5 columns.
     #[test]
     fn what_shrinking_leaves_nothing_of_is_covered_whole() {
         for width in 1..9 {

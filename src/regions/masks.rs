@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Masks of objects: parts of images of region ids, what several parts have together, and the alpha channel of a frame.
+//! Masks of objects: parts of images of region ids, the union of several parts, and the alpha channel of a frame.
 
 use std::ops::Range;
 
@@ -11,17 +11,17 @@ use crate::filter::weights::Mask;
 
 /// Largest width and height of a mask, in samples.
 pub const SIDE_MAX: usize = 4096;
-/// Most samples of all masks of a frame: four of the largest size.
+/// The largest number of samples of all masks of a frame: four masks of the largest size.
 const SAMPLES_MAX: usize = 4 * SIDE_MAX * SIDE_MAX;
 /// Samples of a mask of ids that are kept around an object, so that its edge has neighbours that are not the object.
 const MARGIN: u32 = 2;
 /// From this value on a sample of a mask is inside of the object.
 const INSIDE: u8 = 128;
 
-/// What the masks of a frame are read for, and how many more samples they may have.
+/// The conditions for reading the masks of a frame, and the number of samples that they may still have.
 #[derive(Debug)]
 pub struct MaskReader<'a> {
-    /// Only objects that these select need a mask.
+    /// Only objects that these labels select need a mask.
     pub labels: &'a Labels,
     samples_left: usize,
     /// Masks of an earlier time are old, in nanoseconds.
@@ -34,24 +34,27 @@ impl<'a> MaskReader<'a> {
         Self { labels, samples_left: SAMPLES_MAX, oldest: None }
     }
 
-    /// For masks of a frame with this timestamp, if it has one, that lasts for `duration`, both in nanoseconds.
+    /// For the masks of a frame with this timestamp, if it has one. `duration` says how long the frame lasts. Both are
+    /// in nanoseconds.
     pub fn of_frame(self, timestamp: Option<u64>, duration: u64) -> Self {
         // Times are rounded, and frames do not come in equal intervals.
         let tolerated = duration.saturating_add(duration / 8);
         Self { oldest: timestamp.and_then(|timestamp| timestamp.checked_sub(tolerated)), ..self }
     }
 
-    /// Whether the mask in a buffer with this timestamp is of a frame before the last one, so that the object may have left it.
+    /// Whether the mask in a buffer with this timestamp belongs to a frame before the previous one, so that the object
+    /// may have left it.
     ///
-    /// A mask of unknown time counts as the frame's own: GStreamer's tensor decoders and the element `selfiesegmentation` compute
-    /// a mask for the frame that carries it, and write it into a new buffer, which has no timestamp. A buffer that has one came through
-    /// a pipeline, for example from a branch with a model that is slower than the frames.
+    /// A mask of unknown time counts as the frame's own. GStreamer's tensor decoders and the element
+    /// `selfiesegmentation` compute a mask for the frame that carries it, and write it into a new buffer, which has no
+    /// timestamp. A buffer with a timestamp came through a pipeline, for example from a branch with a model that is
+    /// slower than the frames.
     pub fn is_old(&self, timestamp: Option<u64>) -> bool {
         timestamp.zip(self.oldest).is_some_and(|(timestamp, oldest)| timestamp < oldest)
     }
 
-    /// The mask of these rows of samples, stretched over an area. `None` if none of it is inside of an object: nothing would be
-    /// covered where a detector found something.
+    /// The mask of these rows of samples, stretched over an area. `None` if no sample is inside of an object. In this
+    /// case nothing would be covered although a detector found something.
     pub fn of_rows<'r>(
         &mut self,
         [columns, rows]: [usize; 2],
@@ -62,8 +65,8 @@ impl<'a> MaskReader<'a> {
         made(MaskPart { columns, rows, samples: samples.flatten().copied().collect(), area })
     }
 
-    /// The object that has these ids of an image, of which only samples count that meet the area `within`. `None` if it has no
-    /// sample.
+    /// The object that has these ids of an image. Only samples that meet the area `within` count. `None` if the object
+    /// has no sample.
     pub fn part(
         &mut self,
         image: &IdImage,
@@ -85,8 +88,8 @@ impl<'a> MaskReader<'a> {
         Ok(part.samples.contains(&255).then_some(part))
     }
 
-    /// The mask of an object of which each part has a mask: a sample is the object's if it meets a sample that is the object's
-    /// in any of them. `None` if there is no part, or if a mask of all would be too large.
+    /// The mask of an object whose parts each have a mask. A sample belongs to the object if it meets a sample of the
+    /// object in any of these masks. `None` if there is no part, or if the mask of all parts would be too large.
     pub fn unite(&mut self, mut parts: Vec<MaskPart>) -> Option<Mask> {
         if parts.len() < 2 {
             return made(parts.pop()?);
@@ -121,14 +124,14 @@ impl<'a> MaskReader<'a> {
         made(united)
     }
 
-    /// Counts the samples of a mask that is going to be made.
+    /// Counts the samples of the next mask.
     fn spend(&mut self, samples: usize) -> Result<(), TooManySamples> {
         self.samples_left = self.samples_left.checked_sub(samples).ok_or(TooManySamples)?;
         Ok(())
     }
 }
 
-/// The masks of a frame have more samples than are read.
+/// The masks of a frame have more samples than the element reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TooManySamples;
 
@@ -147,7 +150,7 @@ fn overlapped([from, to]: [f64; 2], start: f64, sample: f64, count: usize) -> Ra
     first.min(count)..end.min(count).max(first.min(count))
 }
 
-/// What of an object one mask says: 255 is the object.
+/// The part of an object that one mask describes: 255 is the object.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MaskPart {
     columns: usize,
@@ -167,8 +170,8 @@ impl MaskPart {
     }
 }
 
-/// The alpha channel of a frame as the mask of an object in all of its picture, of `size` (width, height). `None` if it has no
-/// such channel. Of samples of more than 8 bits the upper 8 count.
+/// The alpha channel of a frame as the mask of an object in the whole picture, of `size` (width, height). `None` if the
+/// frame has no alpha channel. In samples of more than 8 bits the upper 8 bits count.
 pub fn of_alpha(frame: &Frame, size: (u32, u32)) -> Result<Option<Mask>, FrameError> {
     check_host(frame)?;
     let is_alpha = |plane: &&Plane<&[u8]>| plane.layout.roles().contains(&Role::Alpha);
@@ -248,8 +251,8 @@ impl IdImage {
         grown.unwrap_or(rect)
     }
 
-    /// The samples with these ids, of which only those count that meet the area `within`. `None` if there is none; the other way
-    /// round only without `within`.
+    /// The smallest rectangle around the samples with these ids, cut to the area `within`. `None` if nothing is left.
+    /// With `within`, the rectangle may contain none of these samples.
     fn rect_of(&self, is_object: impl Fn(u16) -> bool, within: Option<Area>) -> Option<Rect> {
         let rects = self.present().filter(|id| is_object(*id)).filter_map(|id| self.rects[usize::from(id)]);
         let object = rects.reduce(Rect::hull)?;

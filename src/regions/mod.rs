@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Which parts of a picture are covered when, without GStreamer. `tracks` follows the detections of objects through time,
-//! `frame_regions` turns tracks and zones into the regions of a frame by `rules`, and `hidden` says what of the frame they cover. `strength` says how strongly an object is blurred.
+//! Decides which parts of a picture are covered at which time, without GStreamer. `tracks` follows the detections of
+//! objects through time, `frame_regions` turns tracks and zones into the regions of a frame by `rules`, and `hidden`
+//! turns the regions into the covered part of the frame. `strength` computes how strongly an object is blurred.
 
 pub mod clock;
 pub mod detection;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
-//! `on-missing`: what becomes of a frame without readable detector metas.
+//! `on-missing`: the action for a frame without readable detector metas.
 
 use super::detection::Looked;
 
-/// What is done with a frame.
+/// The action for a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FrameAction {
     /// Its regions are covered.
@@ -24,34 +24,37 @@ pub struct Detectors {
 }
 
 impl Detectors {
-    /// Whether the stream has a detector that has not looked at a frame, or whose metas cannot be read.
+    /// Whether the stream has a detector that has not searched a frame, or whose metas cannot be read.
     pub fn is_silent(&self, looked: Looked) -> bool {
         self.seen && matches!(looked, Looked::No | Looked::Unreadable)
     }
 
-    /// Notes whether a detector looked at a frame that enters.
+    /// Notes whether a detector has searched a frame that enters.
     pub fn note(&mut self, looked: Looked) {
         self.seen |= matches!(looked, Looked::Yes | Looked::Unreadable);
     }
 
-    /// Decides about a frame that has entered. Those that have entered after it count too. Without a value of `on_missing` it is `auto`.
+    /// Decides about a frame that has entered. Frames that have entered after it count, too. If `on_missing` has no
+    /// value, it is `auto`.
     ///
-    /// `auto` cannot tell a detector that fell silent from one that attaches nothing when it finds nothing. The metas of
-    /// libgstanalytics can be empty, and GStreamer's tensor decoders attach such a meta to say that they looked. Regions
-    /// of interest have no such sign. So after the first face, `facedetect` has every frame without a face covered as a
-    /// whole. That hides too much rather than too little; with such a detector, `on-missing=pass` shows frames without
-    /// detections, and `hold-time` covers an object in the frames in which it is missed.
+    /// `auto` cannot tell a detector that stopped working from one that attaches nothing when it finds nothing. The
+    /// metas of libgstanalytics can be empty, and GStreamer's tensor decoders attach an empty meta to say that they
+    /// searched the frame. Regions of interest have no such sign. So behind `facedetect`, every frame without a face is
+    /// covered as a whole after the first face. That hides too much rather than too little. With such a detector,
+    /// `on-missing=pass` shows frames without detections, and `hold-time` covers an object in the frames in which it is
+    /// missed.
     ///
-    /// For the same reason `auto` covers the frames that a detector skips on purpose, if it works on every n-th frame
-    /// only: they carry no meta either. There, too, `pass` and a `hold-time` above n frames are the choice.
+    /// For the same reason `auto` covers the frames that a detector skips on purpose if it searches only every n-th
+    /// frame, because these frames carry no meta either. For such a detector, too, set `pass` and a `hold-time` above n
+    /// frames.
     ///
-    /// Before the first meta `auto` passes frames on: a pipeline that has only zones has no detector. With
-    /// region-mode=outside it covers these too, because there a detection is what a frame may show.
+    /// Before the first meta `auto` passes frames on, because a pipeline that has only zones has no detector. With
+    /// region-mode=outside it covers these frames, too, because a frame may then show only detections.
     pub fn action(&self, on_missing: Option<FrameAction>, shows_regions: bool, looked: Looked) -> FrameAction {
         let auto = || if self.seen || shows_regions { FrameAction::Whole } else { FrameAction::Regions };
         match looked {
             Looked::NotAsked | Looked::Yes => FrameAction::Regions,
-            // A detector exists, but what it found is unknown, which is not nothing.
+            // A detector exists, but its result is unknown. That is different from an empty result.
             Looked::Unreadable if on_missing == Some(FrameAction::Regions) => FrameAction::Whole,
             Looked::Unreadable | Looked::No => on_missing.unwrap_or_else(auto),
         }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! What decides which regions a frame has: which detections count, and what is covered of an object.
+//! The rules that decide which regions a frame has: which detections count, and which part of an object is covered.
 
 use std::collections::BTreeMap;
 use std::f64::consts::SQRT_2;
@@ -10,9 +10,9 @@ use super::tracks::{Holding, numbers};
 use super::zone::Zone;
 use crate::filter::weights::{Edge, Shape};
 
-/// The most detections of a frame that are followed one by one. Each is compared with each object of earlier frames, can have two
-/// regions, and may need another Gaussian than all others. With this bound, a 1080p frame with 5,000 detections takes less than 30 ms
-/// of processor time (`cargo bench --bench cpu -- crowds`).
+/// The largest number of detections of a frame that are followed one by one. Each detection is compared with each
+/// object of earlier frames, can have two regions, and may need its own Gaussian. With this bound, a 1080p frame with
+/// 5,000 detections takes less than 30 ms of processor time (`cargo bench --bench cpu -- crowds`).
 pub const MAX_DETECTIONS: usize = 256;
 /// Columns, and rows, of the parts of the picture. The detections beyond [`MAX_DETECTIONS`] are joined in each part.
 const PARTS: f64 = 8.0;
@@ -20,7 +20,7 @@ const PARTS: f64 = 8.0;
 /// The rules that the properties set.
 #[derive(Debug, Clone)]
 pub struct Rules<'a> {
-    /// Whether regions are shown, and all else is covered.
+    /// Whether regions are shown and everything else is covered.
     pub shows_regions: bool,
     /// The zones that count.
     pub zones: &'a [Zone],
@@ -28,15 +28,15 @@ pub struct Rules<'a> {
     pub labels: &'a Labels,
     /// Detections with a confidence below it do not count.
     pub min_confidence: f64,
-    /// By how much detections grow on each side, as a share of their side.
+    /// How much detections grow on each side, as a share of this side's length.
     pub expand: f64,
-    /// What of a box is the object; `None` for the mask of a detection.
+    /// The shape of the object within its box; `None` for the mask of a detection.
     pub shape: Option<Shape>,
-    /// Where the object's edge is; `feather` is the width of the soft edge, not its radius.
+    /// The soft edge and the growth of objects. `feather` is the width of the soft edge, not its radius.
     pub edge: Edge,
-    /// How long lost objects are covered, and what then.
+    /// How long lost objects are covered, and the action after that.
     pub holding: Holding,
-    /// What is done with frames that no detector has looked at; `None` for `auto`.
+    /// The action for frames that no detector has searched; `None` for `auto`.
     pub on_missing: Option<FrameAction>,
 }
 
@@ -52,8 +52,8 @@ impl Rules<'_> {
         self.is_certain(detection, 1.0) && self.selects(detection)
     }
 
-    /// Whether a detection is shown with region-mode=outside. There it is the other way round: what is unknown is not shown, nor
-    /// is a doubtful box.
+    /// Whether a detection is shown with region-mode=outside. There the rule is reversed: a detection with an unknown
+    /// label or confidence is not shown, nor is a doubtful box.
     pub fn shows(&self, detection: &Detection) -> bool {
         let is_known = detection.label.is_some() || self.labels.is_empty();
         detection.certain.is_some() && is_known && self.selects(detection) && self.is_certain(detection, 0.0)
@@ -64,9 +64,10 @@ impl Rules<'_> {
         if self.shows_regions { self.shows(detection) } else { self.covers(detection) }
     }
 
-    /// Bounds the detections of a frame of `size` (width, height) that have a selected label to the most certain [`MAX_DETECTIONS`].
-    /// Those beyond become one detection in each part of the picture, around all that would be covered and whose centres are there. It
-    /// is covered, whatever the shape and `grow`, and not shown. Weak ones would only continue tracks, and are left out.
+    /// Bounds the number of detections of a frame of `size` (width, height) that have a selected label: the most
+    /// certain [`MAX_DETECTIONS`] are left. The others become one detection in each part of the picture, around all
+    /// detections that would be covered and whose centres are in this part. This detection is covered with every shape
+    /// and `grow`, and never shown. Weak detections among the others would only continue tracks, so they are left out.
     pub fn bound(&self, found: &mut Found, size: (u32, u32)) {
         let all = &mut found.detections;
         if all.len() <= MAX_DETECTIONS {
@@ -110,7 +111,7 @@ impl Rules<'_> {
     }
 
     fn is_certain(&self, detection: &Detection, unknown: f32) -> bool {
-        // In the precision of a confidence, so that 0.9 is not below 0.9.
+        // Compared in the precision of a confidence, so that 0.9 is not below 0.9.
         detection.confidence.unwrap_or(unknown) >= self.min_confidence as f32
     }
 }
@@ -122,7 +123,7 @@ pub(super) mod tests {
     use super::*;
     use crate::filter::regions::Area;
 
-    /// Those of the properties' defaults, with region-mode=inside.
+    /// The rules of the properties' defaults, with region-mode=inside.
     pub fn default_rules() -> Rules<'static> {
         static ALL: LazyLock<Labels> = LazyLock::new(Labels::default);
         Rules {

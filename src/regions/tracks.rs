@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Objects through time: which detections are of the same object, and what is covered of it in each frame, so that it stays
-//! covered when its detector loses it.
+//! Objects through time: which detections belong to the same object, and which area is covered in each frame, so that
+//! the object stays covered when its detector loses it.
 //!
 //! `tests/tracks_reference.py` is the specification; its constants are measured (`benches/hiding`). A frame enters with its
 //! detections and is decided when it leaves, `look-ahead` frames later. A detection is covered in its own frame under every
@@ -12,7 +12,7 @@ use super::detection::Detection;
 use crate::filter::regions::Area;
 
 const MS: u64 = 1_000_000;
-/// What lies this far back counts as recent, in nanoseconds.
+/// Detections of at most this age count as recent, in nanoseconds.
 const RECENT: u64 = 300 * MS;
 /// After this time half of a full box's excess has faded.
 const FULL: f64 = (4000 * MS) as f64;
@@ -22,30 +22,31 @@ const DAMPING: f64 = (500 * MS) as f64;
 const GROWTH: f64 = 1.2 / (1000 * MS) as f64;
 /// Draws a velocity towards the previous one: as much as detections whose times differ by 50 ms.
 const RIDGE: f64 = (50 * MS) as f64 * (50 * MS) as f64;
-/// A lost object is held for so many times the time that it was seen.
+/// A lost object is held for the time for which it was seen, multiplied by this factor.
 const TRUST: u64 = 8;
 /// Two boxes have a similar size if their sides differ by no more than this factor.
 const PARTIAL: f64 = 1.35;
-/// Least intersection of a detection and the predicted box of its object, as a share of the smaller one.
+/// The smallest intersection of a detection and the predicted box of its object, as a share of the smaller box.
 const SAME: f64 = 0.25;
-/// Most by which the sides of two boxes of the same object differ, as a factor.
+/// The largest factor by which the sides of two boxes of the same object differ.
 const MAX_RATIO: f64 = 2.0;
-/// Most lost objects that are held one by one; the oldest ones beyond are held together, by the box around them all.
+/// The largest number of lost objects that are held one by one. If there are more, the oldest ones are held together,
+/// by the box around them all.
 const MAX_LOST: usize = 256;
-/// Most detections of a track before the frame that is decided. Only frames without time, and more than 850 in a second, have
-/// so many that are recent.
+/// The largest number of detections of a track before the frame that is decided. Only frames without a time, or more
+/// than 850 frames in a second, have this many recent detections.
 const MAX_RECENT: usize = 256;
 
 /// How fast the left, upper, right and lower edge of a box move, in luma samples per nanosecond.
 type Velocity = [f64; 4];
 
-/// What `hold-time` and `on-lost` say.
+/// The values of `hold-time` and `on-lost`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Holding {
     /// How long a lost object stays covered at most, in nanoseconds.
     pub time: u64,
-    /// Whether the whole frame is covered after that: until the object is found or replaced; but one that was found in one frame
-    /// only, until `time` after that.
+    /// Whether the whole frame is covered after that, until the object is found or replaced. For an object that was
+    /// found in one frame only, this ends `time` after that frame.
     pub covers_lost: bool,
 }
 
@@ -54,7 +55,7 @@ pub struct Holding {
 pub enum Evidence {
     /// It was detected in it.
     Found,
-    /// Not in it, but before: it is covered to where it is predicted.
+    /// Not in it, but before: the object is covered to the place where it is predicted.
     Predicted,
     /// Not in it, but before and after.
     Bridged,
@@ -62,14 +63,14 @@ pub enum Evidence {
     Anticipated,
 }
 
-/// What is covered of an object in a frame.
+/// The cover of an object in a frame.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TrackedObject {
     /// The number of its track, from 1.
     pub track: u32,
     /// Whether it was detected in the frame.
     pub evidence: Evidence,
-    /// What is covered, before `expand`.
+    /// The covered area, before `expand`.
     pub cover: Area,
     /// The detection that the strength of the cover, its cells and `expand` follow: of this frame, else the one before it, else
     /// the one after it.
@@ -78,12 +79,12 @@ pub struct TrackedObject {
     pub label: Option<String>,
 }
 
-/// What is covered in a frame.
+/// The covers of a frame.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Decided {
     /// The objects, those of the oldest tracks first.
     pub objects: Vec<TrackedObject>,
-    /// Whether an object that has the whole frame covered is lost.
+    /// Whether a lost object requires that the whole frame is covered.
     pub is_lost: bool,
 }
 
@@ -98,9 +99,9 @@ struct Moment {
 #[derive(Debug, Clone)]
 struct Seen {
     at: Moment,
-    /// Its box, of edges that are numbers.
+    /// Its box. All edges are numbers.
     area: Area,
-    /// As the detector gave it, which may be anything.
+    /// The box as the detector gave it; its edges may be any value.
     object: Area,
     velocity: Velocity,
     full: Area,
@@ -207,8 +208,9 @@ impl Tracks {
         self.waiting.clear();
     }
 
-    /// A track that is trusted for the first time replaces the lost one of its label that ended before it started and is
-    /// nearest to its first box. One that was found in one frame only is replaced if there is no other: it ends by itself.
+    /// A track that is trusted for the first time replaces a lost track of its label: of those that ended before it
+    /// started, the one nearest to its first box. A lost track that was found in one frame only is replaced only if
+    /// there is no other one, because it ends by itself.
     fn replace_lost(&mut self) {
         for i in 0..self.tracks.len() {
             let new = &mut self.tracks[i];
@@ -264,7 +266,7 @@ impl Track {
         }
     }
 
-    /// One track around all of these. It stays where it is, no detection continues it, and it has the whole frame covered for as
+    /// One track around all of these. It does not move, and no detection continues it. It covers the whole frame for as
     /// long as one of them would have.
     fn merged(tracks: impl Iterator<Item = Self>, holding: Holding) -> Option<Self> {
         tracks.reduce(|one, other| {
@@ -337,19 +339,19 @@ impl Track {
         self.tracking_id = detection.tracking_id.or(self.tracking_id);
     }
 
-    /// Until when it has the whole frame covered once its limit is over; `None` if only a detection ends that.
+    /// The time until which it covers the whole frame once its limit is over; `None` if only a detection ends that.
     fn covers_until(&self, holding: Holding) -> Option<u64> {
         let held = self.last().at.time.saturating_add(holding.time);
         let ends = [(!self.is_confirmed).then_some(held), self.replaced_at];
         ends.into_iter().flatten().min()
     }
 
-    /// Whether it has the whole frame covered once its limit is over.
+    /// Whether it covers the whole frame once its limit is over.
     fn covers_all(&self, time: u64, holding: Holding) -> bool {
         holding.covers_lost && self.covers_until(holding).is_none_or(|end| time < end)
     }
 
-    /// The full box of a detection: what was found shortly before and after it counts too.
+    /// The full box of a detection: detections shortly before and after it count, too.
     fn full_box(&self, index: usize) -> Area {
         let at = &self.seen[index];
         let end = self.seen.partition_point(|one| one.at.time <= at.at.time.saturating_add(RECENT));
@@ -378,7 +380,7 @@ impl Track {
         (full.union(moved).wider(margin), predicted)
     }
 
-    /// Adds what it has covered in a frame. Returns whether it is needed for later frames.
+    /// Adds the cover of the track in a frame. Returns whether the track is needed for later frames.
     fn resolve(&self, now: Moment, size: (u32, u32), holding: Holding, decided: &mut Decided) -> bool {
         let next = self.seen.partition_point(|one| one.at.frame <= now.frame);
         let limit = self.limit(holding);
@@ -387,7 +389,7 @@ impl Track {
             decided.objects.push(TrackedObject { track: self.number, evidence, cover, object, label });
         };
         let Some(previous) = next.checked_sub(1) else {
-            // However far ahead it is found: the look-ahead bounds that.
+            // The distance to the frame in which it is found has no limit of its own, because the look-ahead bounds it.
             cover(Evidence::Anticipated, next, self.cover_from(next, now.time).0);
             return true;
         };
@@ -420,7 +422,7 @@ impl Track {
     }
 }
 
-/// A box of edges that are numbers, as are their sums. One that is none is the picture's edge.
+/// A box whose edges, and the sums of these, are numbers. An edge that is not a number becomes the picture's edge.
 pub(super) fn numbers(area: Area, (width, height): (u32, u32)) -> Area {
     const FAR: f64 = (1_u64 << 40) as f64;
     let number = |edge: f64, picture: f64| if edge.is_nan() { picture } else { edge.clamp(-FAR, FAR) };
@@ -436,7 +438,7 @@ fn side(area: Area) -> f64 {
     (area.right - area.left).max(area.bottom - area.top)
 }
 
-/// Twice that of the centres.
+/// Twice the distance of the centres.
 fn distance(one: Area, other: Area) -> f64 {
     let across = one.left + one.right - other.left - other.right;
     let down = one.top + one.bottom - other.top - other.bottom;
@@ -472,7 +474,7 @@ fn slope<'a>(seen: impl Iterator<Item = &'a Seen> + Clone, at: &Seen, prior: Vel
     products.map(|product| product / spread)
 }
 
-/// A time of which an object that slows down uses less and less.
+/// The time for which a prediction moves an object. It grows more and more slowly, because the object slows down.
 fn damped(dt: f64) -> f64 {
     dt * DAMPING / (DAMPING + dt.abs())
 }

@@ -18,26 +18,26 @@ pub struct Zone {
     pub start: Option<u64>,
     /// The stream time, in nanoseconds, before which it ends.
     pub end: Option<u64>,
-    /// What messages call it. Several zones may have the same name.
+    /// The name of the zone in messages. Several zones may have the same name.
     pub name: Option<String>,
 }
 
-/// The time of a frame: the stream times, in nanoseconds, from which on and before which it is shown. Before the segment's first
-/// stream time they are negative. Of a frame of unknown duration the end is `i128::MAX`; in reverse the beginning is next to
-/// `i128::MIN`.
+/// The stream times, in nanoseconds, between which a frame is shown. They are negative before the segment's first
+/// stream time. If the frame's duration is unknown, the end is `i128::MAX`; in reverse playback the beginning is next
+/// to `i128::MIN`.
 pub type StreamSpan = (i128, i128);
 
 impl Zone {
-    /// Its place in a frame of `size` (width, height). What reaches beyond the picture is not covered.
+    /// Its place in a frame of `size` (width, height). The part beyond the picture is not covered.
     pub fn area(&self, size: (u32, u32)) -> Area {
         let (width, height) = (f64::from(size.0), f64::from(size.1));
         Area::from_corner(self.x * width, self.y * height, self.width * width, self.height * height)
     }
 
-    /// Whether it counts in a frame that lasts for `span`, `None` if that is not known.
+    /// Whether it counts in a frame with this `span`; `None` if the span is unknown.
     ///
-    /// What is doubtful is covered: a zone that is covered counts in every frame that shares some time with it, and without
-    /// a time in all; one that is shown (`is_shown`), in the frames that are wholly within it.
+    /// In doubt the picture is covered. So a covered zone counts in every frame that overlaps its time, and in every
+    /// frame without a time. A shown zone (`is_shown`) counts only in frames that lie wholly within its time.
     pub fn is_active(&self, span: Option<StreamSpan>, is_shown: bool) -> bool {
         let [start, end] = [self.start, self.end].map(|time| time.map(i128::from));
         match span {

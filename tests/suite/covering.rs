@@ -218,7 +218,9 @@ fn alpha_is_covered_or_shown() {
 #[test]
 fn frames_that_cannot_be_covered_are_not_pushed() {
     for format in [NV12, VideoFormat::Rgbx, VideoFormat::Gray16Le] {
-        for properties in ["region-sources=alpha", "region-mode=outside region-sources=all+alpha on-missing=pass"] {
+        for properties in
+            ["region-sources=alpha", "region-mode=outside region-sources=zones+roi+analytics+alpha on-missing=pass"]
+        {
             let error =
                 format!("…region-sources=alpha, but {format} has no alpha channel; put cudagaussblur right after…");
             Stream::new(format, properties).plays(&[("face", "error")]).fails(&error);

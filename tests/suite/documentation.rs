@@ -207,9 +207,15 @@ fn since(property: &str) -> Option<&'static str> {
 
 /// The table of properties, from what the cache has of them.
 fn properties() -> String {
+    // A value of `zones` becomes code, because backslashes would look like a part of it.
     let escaped = |text: &str| {
         let special = |c: char| if "\\`*_<>[]|".contains(c) { format!("\\{c}") } else { c.to_string() };
-        text.chars().map(special).collect::<String>()
+        let plain = |text: &str| text.chars().map(special).collect::<String>();
+        let value = text.split_once("<[").and_then(|(before, rest)| Some((before, rest.split_once("]>")?)));
+        value.map_or_else(
+            || plain(text),
+            |(before, (value, after))| format!("{}`<[{value}]>`{}", plain(before), plain(after)),
+        )
     };
     let mut text =
         String::from("| property | type | default | range | may change | meaning |\n|---|---|---|---|---|---|\n");
@@ -228,7 +234,11 @@ fn properties() -> String {
                 let kind = if values["kind"] == "enum" { "enum" } else { "flags" };
                 (kind, default.split(" (").next().unwrap().to_owned(), nicks.collect::<Vec<_>>().join(", "))
             }
-            ("guint", _) => ("u32", default.parse::<i32>().unwrap().cast_unsigned().to_string(), range),
+            ("guint", _) => {
+                let number = default.parse::<i32>().unwrap().cast_unsigned();
+                let is_color = spec.name().ends_with("color");
+                ("u32", if is_color { format!("{number:#010x}") } else { number.to_string() }, range)
+            }
             ("gint", _) => ("i32", default.to_owned(), range),
             ("guint64", _) => ("u64", default.to_owned(), range),
             ("gdouble", _) => ("f64", default.to_owned(), range),
@@ -303,7 +313,7 @@ pub(super) fn rows<'a>(page: &'a str, heading: &str) -> Vec<(Vec<&'a str>, &'a s
 
 #[test]
 fn every_field_of_stats_is_documented() {
-    let rows = rows(include_str!("../../docs/PERFORMANCE.md"), "\n## The stats property\n");
+    let rows = rows(include_str!("../../docs/PROPERTIES.md"), "\n## The stats property\n");
     let mut documented: Vec<&str> = rows.into_iter().flat_map(|(names, _)| names).collect();
     // Beside fields, the table has values and file names in these cells.
     documented.retain(|name| !name.contains('.') && *name != "stats");

@@ -314,7 +314,7 @@ fn by_content(all: &[&Measured]) {
 
 fn by_sigma(all: &[Measured]) {
     let depths = PROMISE.map(|(depth, ..)| format!("{depth} bits"));
-    let shares = ["equal to the rounded Gaussian, 8 bits: textures", "hard edges"].map(str::to_owned);
+    let shares = ["equal at 8 bits: textures", "equal at 8 bits: hard edges"].map(str::to_owned);
     print_row(["σ".to_owned()].into_iter().chain(depths).chain(shares));
     print_row(vec!["---".to_owned(); 1 + PROMISE.len() + 2]);
     let mut above = 0.0;

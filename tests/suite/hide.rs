@@ -299,6 +299,7 @@ fn the_help_of_hide_fits_a_terminal() {
     assert!(help.lines().count() < 24 && help.lines().all(|line| line.len() <= 80), "{help}");
     workspace.says(
         "hide.py --hide=plates --every=3 a.mp4           =! …--every does not apply to --hide plates: leave it out
+         hide.py --hid=everything a.mp4                  =! …unrecognized arguments: --hid=everything
          hide.py --hide=everything --cover=fill a.mp4    =! …--cover does not apply to --hide everything: leave it out
          hide.py --size=1280 a.mp4 =! …argument --size: 1280 is not a width and a height from 16 up, such as 1280x720
          hide.py --hide=everything absent.mp4            =! …absent.mp4: there is no such file or folder
@@ -776,6 +777,7 @@ fn a_result_is_corrected_on_its_review_page() {
         ("float", "s/\"object\": 1/\"object\": 1e999/".into(), "…page: inf is not the number of an object…"),
         ("deep", "s/\"object\": 1/\"object\": [[1]]/".into(), "…page: [[1]] is not the number of an object…"),
         ("cut", "2d".into(), "…page: it has no 'result'…"),
+        ("later", "s/\"object\": 1/&, \"until\": 2/".into(), "…page: this version does not know until…"),
         (
             "nan",
             added(&format!(r#"{{"from": 0, "to": NaN, "boxes": [{place}]}}"#)),

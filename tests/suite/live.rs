@@ -395,7 +395,7 @@ fn late_frames_are_dropped_when_they_leave() {
     let upstream = std::iter::from_fn(|| stream.harness.try_pull_upstream_event());
     assert_eq!(upstream.filter(|event| event.type_() == gst::EventType::Qos).count(), 1);
     // 1 and 2 are late, and the faces of frames that are dropped hold.
-    stream.plays(&[("frame*3 eos", "3! 4-6 eos")]).counts("frames-late=2 frames=5");
+    stream.plays(&[("frame*3 eos", "3! 4-6 eos")]).counts("frames-late=2 frames-dropped=2 frames=5");
     let messages = stream.posted(gst::MessageType::Qos);
     let told: Vec<_> = messages
         .iter()

@@ -283,7 +283,7 @@ fn zones_beyond_the_picture() {
 #[test]
 fn blurs_that_do_not_change_a_region() {
     says(
-        "region-mode=inside planes=luma              | face | …in what it covers, because planes leaves out chroma; set planes=all
+        "region-mode=inside planes=luma              | face | …in the covered parts, because planes leaves out chroma; set planes=all
          region-mode=inside strength=0 sigma=0.1     | face | …sigma=0.1, kernel-size=0, strength=0…increase sigma or strength
          region-mode=inside strength=0 kernel-size=1 | face | …kernel-size=1…set kernel-size=0, or increase sigma or strength
          region-mode=outside sigma=0.1               | face | …sigma=0.1, kernel-size=0 are…increase sigma

@@ -1,4 +1,4 @@
-//! Where people are looked for, and the mask, against what the comments say.
+//! Compares the boxes in which people are searched, and the mask, with the comments of `people`.
 
 use super::*;
 

@@ -115,7 +115,7 @@ pub fn one_frame_in_so_many_is_searched_and_four_a_second(model: &Path) {
     let mut detector = detector(model, &[("every", 4), ("size", 256)], sample.caps().unwrap());
     // The second one, because the face of the first one is new.
     assert_eq!(searched(&mut detector, &sample, (0..10).map(|n| 33 * n)), [0, 33, 165, 297]);
-    assert_eq!(["frames", "analyzed"].map(|name| detector.stats(name)), [10, 4]);
+    assert_eq!(["frames", "searched"].map(|name| detector.stats(name)), [10, 4]);
     assert!(detector.stats("mean-ns") > 0);
     // A gap, and a property that changes.
     let mut gap = frame(&sample, 330);
@@ -160,9 +160,9 @@ pub fn a_frame_after_a_new_face_is_searched(model: &Path) {
     let frames = [(4, &nobody), (5, &left), (9, &right), (4, &nobody)];
     let frames = frames.iter().flat_map(|(count, sample)| std::iter::repeat_n(*sample, *count));
     let is_searched = |(number, sample): &(u64, &gst::Sample)| {
-        let before = detector.stats("analyzed");
+        let before = detector.stats("searched");
         detector.search(frame(sample, 33 * number));
-        detector.stats("analyzed") > before
+        detector.stats("searched") > before
     };
     let searched: Vec<_> = (0..).zip(frames).filter(is_searched).map(|(number, _)| number).collect();
     // Found at the left in frame 4 and at the right in frame 9.
@@ -183,9 +183,9 @@ pub fn small_faces_are_found_at_twice_the_size_and_around_their_place(model: &Pa
             let mut detector = detector(model, &properties, sample.caps().unwrap());
             let mut found = Vec::new();
             for number in 0..22 {
-                let before = detector.stats("analyzed");
+                let before = detector.stats("searched");
                 let frame = detector.search(frame(&sample, 33 * number));
-                if detector.stats("analyzed") > before {
+                if detector.stats("searched") > before {
                     found.push(boxes(&frame));
                 }
             }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 //! From operations to launches, without calling the driver. [`lower`] makes launches of a plan's operations, with the memory of the plan
-//! ([`temporaries`]). What computes pixels becomes an [`entry`] first, because entries of several planes share launches, and
-//! [`strategy`] says which kernels blur them. The parameter, the grid and the shared memory of a launch are made by [`axis`] for CUDA
+//! ([`temporaries`]). What computes pixels becomes an [`entry`] first, because entries of several planes share launches. The
+//! [selector](super::selector) chooses the kernels that blur them. The parameter, the grid and the shared memory of a launch are made by [`axis`] for CUDA
 //! cores, [`tensor_direct`] and [`tensor_wide`] for tensor cores, `alpha` for premultiplied colour, [`bytes`] and [`mosaic`] for
 //! what covers, and [`soft`] for what is mixed by weights. [`abi`] is what the kernels take, [`tiles`] the rectangles that they compute.
 //!

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Caps: what the pads accept, and how the caps of one pad follow from those of the other.
+//! Caps: the caps that the pads accept, and how the caps of one pad follow from those of the other.
 
 use std::sync::LazyLock;
 

@@ -9,7 +9,7 @@ use crate::filter::fill::PlaneValues;
 use crate::filter::frame::PlaneLayout;
 
 /// The values of a colour, 0xAARRGGBB with full-range R'G'B', in every plane of a frame. YUV follows the colorimetry of
-/// the caps; without one, BT.601.
+/// the caps, or BT.601 if the caps have none.
 pub fn plane_values(color: u32, info: &gst_video::VideoInfo, planes: &[PlaneLayout]) -> Vec<PlaneValues> {
     let format = info.format_info();
     let (offsets, scales) = ranges(info);
@@ -47,7 +47,7 @@ fn channel(format: &gst_video::VideoFormatInfo, layout: &PlaneLayout, in_plane: 
         return order[component];
     }
     match format.format() {
-        // GStreamer's description has U and V in the wrong order, its converter in the right one.
+        // GStreamer's description has U and V in the wrong order; its converter has them in the right one.
         VideoFormat::Vyuy => [1, 2, 0][component],
         // The offsets of P010 are not in bytes, but in order.
         _ if in_plane.len() == usize::from(layout.channels) => {
@@ -113,7 +113,7 @@ mod tests {
         assert_eq!(values(Nv12, "0:4:0:0", 0xff00_0000), [[16, 0, 0, 0], [128, 128, 0, 0]]);
     }
 
-    /// What GStreamer's own converter makes of a colour, in every format.
+    /// The values that GStreamer's own converter gives a colour, in every format.
     #[test]
     fn every_format_has_the_colour_of_videoconvert() {
         gst::init().unwrap();

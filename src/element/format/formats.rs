@@ -30,13 +30,13 @@ pub fn all() -> impl Iterator<Item = VideoFormat> {
     names().map(VideoFormat::from_string).filter(|format| *format != VideoFormat::Unknown)
 }
 
-/// The components of a pixel in the order of its samples, for formats of which GStreamer's description has no offsets. Each of
-/// these orders is its own inverse.
+/// The components of a pixel in the order of its samples, for formats whose description in GStreamer has no offsets.
+/// Each of these orders is its own inverse.
 pub fn order_without_offsets(format: &gst_video::VideoFormatInfo) -> Option<[usize; 4]> {
     match format.name().as_str() {
         "RGB10A2_LE" => Some([0, 1, 2, 3]),
         "BGR10A2_LE" => Some([2, 1, 0, 3]),
-        // Y, U, Y, V, where the second Y is that of no component.
+        // Y, U, Y, V. The second Y belongs to no component.
         "Y210" | "Y212_LE" | "Y216_LE" => Some([0, 1, 3, 2]),
         // U, Y, V, A.
         "Y410" | "Y412_LE" | "Y416_LE" => Some([1, 0, 2, 3]),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! The caps of frames: which are refused and why, and what follows from the others.
+//! The caps of frames: which caps are refused and why, and how the element prepares for the others.
 
 use gst::prelude::*;
 use gst_base::prelude::*;
@@ -25,7 +25,7 @@ pub fn set_caps(state: &SharedState, incaps: &gst::Caps, outcaps: &gst::Caps) ->
         let modes = "interlace-mode=fields is not supported; use progressive, interleaved, mixed or alternate";
         return Err(refuse(state, incaps, modes));
     }
-    // Each view in a buffer has a GstVideoMeta. Only the first one is read, so that the other views would leave uncovered.
+    // Each view in a buffer has a GstVideoMeta. Only the first meta is read, so the other views would leave uncovered.
     if info.multiview_mode() == VideoMultiviewMode::Separated {
         let modes = "multiview-mode=separated is not supported; use mono or multiview-frame-by-frame";
         return Err(refuse(state, incaps, modes));
@@ -41,7 +41,8 @@ pub fn set_caps(state: &SharedState, incaps: &gst::Caps, outcaps: &gst::Caps) ->
     };
     gst::debug!(CAT, obj = state.element(), "input {incaps}, output {outcaps}, planes {}", format.describe_planes());
     let update = |session: &mut Session| {
-        // Places in a picture of another size say nothing; another frame rate, for example, leaves them true.
+        // Places of objects are meaningless in a picture of another size. With another frame rate, for example, they
+        // stay true.
         if session.format.as_ref().is_none_or(|previous| previous.picture_size != format.picture_size) {
             session.tracker.clear();
         }
@@ -109,8 +110,8 @@ fn refused_views(info: &gst_video::VideoInfo) -> Option<String> {
         .then(|| format!("multiview-mode={name} with a flipped view is not supported, because zones count in each"))
 }
 
-/// Sets the caps that the pads have. Pads take events before the element has started, and the base class does not set caps again
-/// that came then.
+/// Sets the caps that the pads have. Pads accept events before the element has started, and the base class does not
+/// repeat caps that came then.
 pub fn adopt_caps(state: &SharedState) {
     let element = state.element();
     let caps = [element.sink_pad(), element.src_pad()].map(PadExt::current_caps);
@@ -128,8 +129,8 @@ fn refuse(state: &SharedState, caps: &gst::Caps, reason: &str) -> gst::LoggableE
     gst::loggable_error!(CAT, "{reason}")
 }
 
-/// Posts why caps are refused, once: the base class offers them again with every frame. It ends streaming with an error
-/// without a reason.
+/// Posts the reason why caps are refused, once, because the base class offers the caps again with every frame. The base
+/// class ends streaming with an error that has no reason.
 fn post_refusal(state: &SharedState, caps: &gst::Caps, message: gst::ErrorMessage) {
     let refused = |session: &mut Session| session.refused_caps.replace(caps.clone());
     if state.with_session(refused).flatten().as_ref() != Some(caps) {

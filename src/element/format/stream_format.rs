@@ -92,13 +92,14 @@ impl StreamFormat {
         self.layouts[0].iter().map(describe).collect::<Vec<_>>().join("; ")
     }
 
-    /// Whether frames are passed on unchanged with these options. Frames that change their memory never are.
+    /// Whether frames are passed on unchanged with these options. Frames that are uploaded or downloaded are never
+    /// passed on unchanged.
     pub fn is_passthrough(&self, options: &Options) -> bool {
         self.is_same_memory() && options.is_passthrough(&self.layouts[0])
     }
 
-    /// The time from one buffer to the next by the frame rate, in nanoseconds and rounded up; `None` without a rate. Each of two fields
-    /// has half the time of a frame.
+    /// The time from one buffer to the next by the frame rate, in nanoseconds and rounded up; `None` without a rate. A
+    /// field has half the time of a frame.
     pub fn interval(&self) -> Option<u64> {
         let fps = self.info.fps();
         let [numerator, denominator] = [fps.numer(), fps.denom()].map(|part| u64::from(part.unsigned_abs()));

@@ -41,7 +41,8 @@ fn video_caps(query: &gst::query::Allocation) -> Option<(gst::Caps, u32)> {
     Some((caps, u32::try_from(info.size()).unwrap_or(u32::MAX)))
 }
 
-/// Most frames that are in flight while the next one is processed. A pool needs one more buffer for each.
+/// The largest number of frames in flight while the next one is processed. A pool needs one more buffer for each of
+/// them.
 fn frames_in_flight(state: &SharedState) -> u32 {
     state.settings().max_in_flight - 1
 }
@@ -96,7 +97,7 @@ pub fn prepare_copies(state: &SharedState) {
     let size = u32::try_from(format.info.size()).unwrap_or(u32::MAX);
     let params = PoolParams { caps: &caps, size, min_buffers: 0, max_buffers: 0 };
     let pool = own_pool(state, &params).map(|(pool, _)| pool).or_else(|| {
-        // Frames in CUDA memory are handed on as such.
+        // Frames in CUDA memory are pushed in CUDA memory.
         let pool = (!caps::is_device(&caps)).then(gst_video::VideoBufferPool::new)?;
         let pool = pool.upcast::<gst::BufferPool>();
         pool.set_config(params.config_of(&pool)).ok().map(|()| pool)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Buffers: which upstream needs back, copies of them, and output buffers from a pool and of frames that the engine completes.
+//! Buffers: which buffers upstream needs back, copies of them, output buffers from a pool, and output buffers of frames
+//! that the engine completes.
 
 use std::sync::Arc;
 
@@ -15,8 +16,8 @@ use super::mapping::{MappedFrame, pool_of};
 use crate::element::format::stream_format::StreamFormat;
 use crate::engine::{CompletedFrame, Cover, InFlightFrame, Work};
 
-/// A buffer of a pool, with the flags, timestamps and metas of an input buffer. The blur changes neither size, position nor
-/// colours, so every meta stays true but those that describe memory.
+/// A buffer of a pool, with the flags, timestamps and metas of an input buffer. The blur changes neither size, position
+/// nor colours, so every meta stays true, except metas that describe memory.
 pub fn allocate(pool: Option<&gst::BufferPool>, input: &gst::BufferRef) -> Result<gst::Buffer, FrameFailure> {
     let pool = pool.filter(|pool| pool.is_active() || pool.set_active(true).is_ok()).ok_or(FrameFailure::NoOutput)?;
     let mut output = pool.acquire_buffer(None)?;
@@ -65,8 +66,8 @@ fn of_completed(state: &SharedState, session: &Session, completed: CompletedFram
     completed.frame.into_output(completed.queued)
 }
 
-/// A copy of a frame of which upstream may have no other buffer while it waits; the frame itself if there is no pool of copies, or if it
-/// cannot be read, which is an error when it leaves.
+/// A copy of a frame, if upstream may have no other buffer while the frame waits. Returns the frame itself if there is
+/// no pool of copies, or if the frame cannot be read, which is an error when it leaves.
 pub fn copy(
     state: &SharedState,
     session: &mut Session,
@@ -77,7 +78,7 @@ pub fn copy(
     let copy = allocate(Some(&pool), &buffer)?;
     let on_device = session.is_on_cuda();
     let Ok(frame) = MappedFrame::pair(buffer.clone(), copy, format.clone(), on_device) else {
-        // It fails when it is decided, after those before it.
+        // The frame fails when it is decided, after the frames before it.
         return Ok(buffer);
     };
     state.publish(|published| published.regions.frames_copied += 1);
@@ -89,11 +90,12 @@ pub fn copy(
     }
 }
 
-/// The types of memory of which there is any amount: GStreamer's own, and that of its Rust bindings.
+/// The types of memory that are not scarce: GStreamer's own type, and the type of its Rust bindings.
 const ORDINARY: [&str; 2] = ["SystemMemory", "RustGlobalAllocatorMemory"];
 
-/// Whether upstream may have no other buffer while this one waits, so that it would stall without an error: the buffer is from a
-/// pool with a maximum, or its memory is of an allocator that may have no more of it, such as a decoder's surfaces.
+/// Whether upstream may have no other buffer while this one waits, so that it would stall without an error. This is so
+/// if the buffer comes from a pool with a maximum, or from an allocator whose memory is scarce, such as a decoder's
+/// surfaces.
 pub fn is_scarce(buffer: &gst::BufferRef) -> bool {
     if let Some(parent) = buffer.meta::<gst::ParentBufferMeta>() {
         return is_scarce(parent.parent());

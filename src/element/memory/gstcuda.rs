@@ -68,8 +68,9 @@ struct Returned<T, P>(*mut P, PhantomData<T>);
 
 impl<T: FromGlibPtrFull<*mut P>, P: 'static> Returned<T, P> {
     fn object(self) -> Option<T> {
-        // SAFETY: only functions of the library return this type, so that the pointer is to an object of type `T`, of which the
-        // reference passes to the caller. It is not used again, because `self` is consumed and cannot be copied.
+        // SAFETY: only functions of the library return this type, so the pointer is to an object of type `T`, and a
+        // reference to it passes to the caller. The pointer is not used again, because `self` is consumed and cannot be
+        // copied.
         (!self.0.is_null()).then(|| unsafe { T::from_glib_full(self.0) })
     }
 }

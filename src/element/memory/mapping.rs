@@ -74,7 +74,7 @@ fn has_default_map(meta: &gst_video::VideoMeta) -> bool {
     map_function(meta) == *DEFAULT_MAP
 }
 
-/// Whether a GstVideoMeta describes frames of this format, or larger ones of which these are a part.
+/// Whether a GstVideoMeta describes frames of this format, or larger frames that contain them.
 fn describes(meta: &gst_video::VideoMeta, info: &gst_video::VideoInfo) -> bool {
     let has_format = meta.format() == info.format() && meta.n_planes() == info.n_planes();
     has_format && meta.width() >= info.width() && meta.height() >= info.height()
@@ -85,8 +85,9 @@ fn describes(meta: &gst_video::VideoMeta, info: &gst_video::VideoInfo) -> bool {
 struct Crop(u32, u32);
 
 impl Crop {
-    /// Whether a buffer's GstVideoCropMeta says where the picture of the caps is: it has the size of the caps then, and the buffer holds
-    /// a larger frame. A crop of another size shows a part of the caps' picture, and the meta stays true for a copy of that.
+    /// Whether a buffer's GstVideoCropMeta says where the picture of the caps is. If it does, the crop has the size of
+    /// the caps, and the buffer holds a larger frame. A crop of another size shows a part of the caps' picture, and the
+    /// meta stays true for a copy of this picture.
     fn is_picture(meta: &gst_video::VideoCropMeta, info: &gst_video::VideoInfo) -> bool {
         let (.., width, height) = meta.rect();
         (width, height) == (info.width(), rows(info, info.height()))
@@ -114,8 +115,8 @@ impl Crop {
         }
     }
 
-    /// Bytes from the first byte of the frame's plane to that of the picture's. Between samples of chroma it begins with the one that
-    /// is cut.
+    /// Bytes from the first byte of the frame's plane to the first byte of the picture's plane. If the picture begins
+    /// within a sample of chroma, its plane begins with this sample.
     fn bytes(self, info: &gst_video::VideoInfo, plane: usize, pitch: usize) -> usize {
         let format = info.format_info();
         let in_plane = (0..format.n_components() as usize).filter(|channel| format.plane()[*channel] as usize == plane);
@@ -129,20 +130,20 @@ impl Crop {
         if let Some(meta) = buffer.meta_mut::<gst_video::VideoCropMeta>()
             && Self::is_picture(&meta, info)
         {
-            // Fails for locked metas only, which no copy has.
+            // This fails only for locked metas. A copy has none.
             let _ = meta.remove();
         }
     }
 }
 
-/// Rows of a buffer of a frame of so many rows: half of them if each buffer has one field.
+/// Rows of a buffer, for a frame with this number of rows: half of them if each buffer has one field.
 fn rows(info: &gst_video::VideoInfo, height: u32) -> u32 {
     let is_field = info.interlace_mode() == gst_video::VideoInterlaceMode::Alternate;
     if is_field { height.div_ceil(2) } else { height }
 }
 
-/// Whether downstream, which reads GstVideoCropMeta or does not, finds the picture in the buffer, and all of each sample that it shows
-/// is the picture's, so that a cover hides it.
+/// Whether downstream finds the picture in the buffer, and each sample that it shows lies wholly in the picture, so
+/// that a cover hides it. `takes_crop_meta` says whether downstream reads GstVideoCropMeta.
 pub fn is_whole_picture(buffer: &gst::BufferRef, info: &gst_video::VideoInfo, takes_crop_meta: bool) -> bool {
     let format = info.format_info();
     let is_whole = |at: u32, subsampling: &[u32]| subsampling.iter().all(|shift| at.is_multiple_of(1 << shift));
@@ -218,7 +219,7 @@ impl VideoFrame {
     }
 }
 
-/// Bytes of a plane up to its last sample: another plane may follow.
+/// Bytes of a plane up to its last sample. Another plane may follow it.
 fn plane_bytes(layout: &PlaneLayout, pitch: usize) -> usize {
     (layout.height as usize - 1) * pitch + layout.row_bytes()
 }
@@ -228,9 +229,9 @@ fn as_device_plane(plane: &HostPlaneMut) -> DevicePlane {
     DevicePlane { address: plane.address as u64, pitch: plane.pitch, len: plane.len }
 }
 
-/// The planes of a buffer whose only memory is mapped on the device at these bytes. That its size and its GstVideoMeta fit the caps has
-/// been checked. `None` if a plane is not in the memory, or is mapped by a function of the meta: then GStreamer maps the frame, or
-/// refuses to.
+/// The planes of a buffer whose only memory is mapped on the device at these bytes. The caller has checked that its
+/// size and its GstVideoMeta fit the caps. `None` if a plane is not in the memory, or if a function of the meta maps
+/// it. GStreamer then maps the frame, or refuses to map it.
 fn device_planes(
     buffer: &gst::BufferRef,
     info: &gst_video::VideoInfo,
@@ -507,8 +508,8 @@ unsafe impl FrameAccess for MappedFrame {
     }
 }
 
-/// What `read` makes of the planes of a buffer of this format; `None` if they stay in CUDA memory. See [`MappedFrame::pair`]
-/// for `on_device`.
+/// Calls `read` with the planes of a buffer of this format, and returns its result; `None` if the planes stay in CUDA
+/// memory. See [`MappedFrame::pair`] for `on_device`.
 pub fn read<T>(
     buffer: gst::Buffer,
     format: &StreamFormat,

@@ -79,7 +79,7 @@ pub fn engine_message(error: &EngineError) -> gst::ErrorMessage {
     }
 }
 
-/// What the user can do about a buffer that does not match its caps.
+/// Advice to the user about a buffer that does not match its caps.
 fn advice(side: Side) -> &'static str {
     match side {
         Side::Input => {

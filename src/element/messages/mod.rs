@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! All that the element says: messages on the bus, with their texts, the log, and `stats`.
+//! The element's output to users: messages on the bus with their texts, the log, and `stats`.
 
 pub mod errors;
 pub mod log;

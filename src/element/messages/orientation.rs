@@ -19,7 +19,8 @@ pub fn of_stream(pad: &gst::Pad) -> Option<String> {
     orientation.filter(|orientation| orientation != "rotate-0")
 }
 
-/// Whether an element before this pad turns pictures: up to GStreamer 1.22 at least, `videoflip` hands on the tag as it was.
+/// Whether an element before this pad turns pictures. Up to GStreamer 1.22 at least, `videoflip` does not change the
+/// tag.
 pub fn is_turned_upstream(pad: &gst::Pad) -> bool {
     let mut next = pad.peer();
     while let Some(pad) = next {

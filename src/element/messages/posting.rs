@@ -58,8 +58,8 @@ pub fn report_latency(state: &SharedState, latency: gst::ClockTime) {
     }
 }
 
-/// Posts a warning that a property keeps its value. For a control binding, which sets its property for every frame, once from
-/// start to stop.
+/// Posts a warning that a property keeps its value. A control binding sets its property for every frame, so it gets
+/// this warning only once from start to stop.
 pub fn report_refused_value(state: &SharedState, error: &PropertyError) {
     let thread = std::thread::current().id();
     let of_binding = |session: &mut Session| {
@@ -68,7 +68,9 @@ pub fn report_refused_value(state: &SharedState, error: &PropertyError) {
     };
     match state.with_session(of_binding).flatten() {
         None => warn(state, [error.to_string()]),
-        Some(true) => warn(state, [format!("{error}; the log has what else its control binding sets in vain")]),
+        Some(true) => {
+            warn(state, [format!("{error}; the log has the other values that its control binding sets in vain")]);
+        }
         Some(false) => gst::debug!(CAT, obj = state.element(), "{error}"),
     }
 }

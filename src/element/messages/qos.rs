@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Quality of service: downstream says by QOS events which frames come too late, and the element drops those when it decides about
-//! frames. The base class would compare that time with the frame that enters, `look-ahead` frames too early.
+//! Quality of service: QOS events of downstream say which frames come too late. The element drops these frames when it
+//! decides about them. The base class would compare the time of the event with the frame that enters, `look-ahead`
+//! frames too early.
 
 use crate::regions::clock::FrameTimes;
 
-/// What the latest QOS event says.
+/// The content of the latest QOS event.
 #[derive(Debug, Clone, Copy)]
 pub struct Qos {
     /// Frames up to this running time are late, in nanoseconds.
     earliest: Option<i64>,
-    /// The time that downstream takes for a frame over the time that it has.
+    /// The time that downstream takes for a frame divided by the time that it has.
     proportion: f64,
 }
 
@@ -20,7 +21,7 @@ impl Default for Qos {
 }
 
 impl Qos {
-    /// What this event says.
+    /// The content of this event.
     pub fn new(event: &gst::event::Qos) -> Self {
         let (_, proportion, difference, timestamp) = event.get();
         let earliest = timestamp.map(|time| signed(time.nseconds()).saturating_add(difference));

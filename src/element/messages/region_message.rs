@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
-//! The element message about what was covered in a frame, for a log of redaction. docs/MESSAGES.md lists its fields.
+//! The element message that says what was covered in a frame, for a log of redaction. docs/MESSAGES.md lists its
+//! fields.
 
 use gst::prelude::*;
 
@@ -40,7 +41,7 @@ pub fn structure(times: &FrameTimes, settings: &RegionSettings, cover: Option<&F
     structure
 }
 
-/// A region: what is covered, in luma samples of the frame, and what it comes from.
+/// A region: its place in luma samples of the frame, and its origin.
 fn region_structure(FrameRegion { region, origin, track, label, name, outline }: &FrameRegion) -> gst::Structure {
     let origin = match origin {
         Origin::Zone => "zone",

@@ -10,14 +10,14 @@ use crate::element::properties::settings::Backend;
 use crate::engine::Stats;
 use crate::regions::tracks::Evidence;
 
-/// Counters of frames of which parts are covered, and what was covered in the last one.
+/// Counters of frames with regions, and the cover of the last frame.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct RegionStats {
-    /// Frames without anything to cover, which were pushed as they came.
+    /// Frames with nothing to cover, which were pushed unchanged.
     pub frames_untouched: u64,
     /// Frames that were covered in the memory of the input buffer.
     pub frames_in_place: u64,
-    /// Frames with an object that was not detected in them, but before; before and after; after.
+    /// Frames with an object that was not detected in them, but in frames before; before and after; after.
     pub frames_predicted: u64,
     pub frames_bridged: u64,
     pub frames_anticipated: u64,
@@ -28,13 +28,13 @@ pub struct RegionStats {
     pub frames_missing: u64,
     /// Frames that on-missing=drop dropped.
     pub frames_dropped: u64,
-    /// Frames of a live stream that left in time, before `look-ahead` later frames had come.
+    /// Frames of a live stream that left at the promised time, before `look-ahead` later frames had come.
     pub frames_shortened: u64,
     /// Frames that were copied as they entered, because upstream may have no other buffer.
     pub frames_copied: u64,
     /// Regions of the last frame.
     pub last_regions: u32,
-    /// The part of the last frame that is covered, 0 to 1.
+    /// The share of the last frame that is covered, 0 to 1.
     pub last_covered_area: f64,
 }
 
@@ -60,14 +60,14 @@ pub struct PublishedState {
     pub active: Backend,
     /// The engine's part of `stats`.
     pub stats: Stats,
-    /// Frames that were pushed, and those of them that passed through unchanged because nothing blurs them.
+    /// Frames that were pushed; of these, frames that passed through unchanged because no setting blurs them.
     pub frames: u64,
     pub frames_passthrough: u64,
     /// Frames that were dropped because downstream said that they are late.
     pub frames_late: u64,
-    /// What was covered.
+    /// Counters and the last cover.
     pub regions: RegionStats,
-    /// What downstream said of late frames.
+    /// The latest message of downstream about late frames.
     pub qos: Qos,
     pub latency: Latency,
 }
@@ -90,7 +90,7 @@ impl PublishedState {
             .field("frames-anticipated", regions.frames_anticipated)
             .field("frames-lost", regions.frames_lost)
             .field("frames-missing", regions.frames_missing)
-            .field("frames-dropped", regions.frames_dropped)
+            .field("frames-dropped", frames_late + regions.frames_dropped)
             .field("frames-shortened", regions.frames_shortened)
             .field("frames-copied", regions.frames_copied)
             .field("regions", regions.last_regions)

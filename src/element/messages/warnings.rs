@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Warnings that the bus or the log has once from start to stop: which are due, and their texts.
+//! Warnings that the bus or the log gets once from start to stop: which warnings are due, and their texts.
 
 use std::collections::BTreeSet;
 
@@ -18,54 +18,54 @@ use crate::regions::frame_regions::{EnteredFrame, FrameRegion, Origin};
 use crate::regions::hidden::CoveredPart;
 use crate::regions::rules::MAX_DETECTIONS;
 
-/// What there is one warning of.
+/// The kinds of warnings. Each is given once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Warning {
-    /// The kernel is too small for sigma, which only the log says.
+    /// The kernel is too small for sigma. Only the log says so.
     KernelSize,
     /// A frame without readable detector metas is covered or dropped.
     Missing,
-    /// Settings of regions, with region-mode=frame.
+    /// Settings of regions are set, but region-mode=frame ignores them.
     WholeFrames,
-    /// Neither zones nor detections.
+    /// There are neither zones nor detections.
     NoRegions,
     /// No detection counts.
     NoneCounts,
-    /// `zones`, which region-sources leaves out.
+    /// `zones` is set, but region-sources leaves zones out.
     ZonesLeftOut,
-    /// What is shown is the whole picture, or an alpha channel has no object.
+    /// The shown regions fill the picture, or the alpha channel has no object.
     HidesNothing,
-    /// A zone that covers less than its words say.
+    /// A zone covers less than its fields suggest.
     Zone,
-    /// Zones that no frame was in the time of.
+    /// No frame was within the time of any zone.
     IdleZones,
-    /// A blur of which planes leaves out channels.
+    /// `planes` leaves channels out of a blur that covers.
     PlanesLeftOut,
-    /// A blur that does not change what it covers.
+    /// A blur is too small to change the samples that it covers.
     BlurTooSmall,
-    /// Mosaics of a frame that are one.
+    /// The mosaics of a frame were joined to one.
     Mosaics,
-    /// A frame with more detections than are told apart.
+    /// A frame has more detections than are followed one by one.
     Detections,
-    /// Detections that should have a mask, and have none.
+    /// A detection has no mask, but shape=mask is set.
     NoMask,
-    /// Detections whose mask is of an earlier frame.
+    /// The mask of a detection belongs to an earlier frame.
     OldMask,
-    /// A stream that players turn.
+    /// Players turn the stream.
     Turned,
-    /// Frames are held back for a time that is not known.
+    /// Frames are held back for an unknown time.
     Latency,
-    /// Upstream is later than it says.
+    /// Upstream is later than the latency that it reports.
     LateUpstream,
     /// The application does not ask for the latency again.
     IgnoredLatency,
-    /// No pool for output in CUDA memory.
+    /// There is no pool for output in CUDA memory.
     OutputPool,
-    /// A value that the control binding of this property has, and that cannot be used.
+    /// A control binding gives this property a value that cannot be used.
     ControlledValue(&'static str),
 }
 
-/// What has been said, and what is known of the frames for it.
+/// The warnings that were given, and the facts about the frames that decide about further warnings.
 #[derive(Debug, Default)]
 pub struct Warnings {
     given: BTreeSet<Warning>,
@@ -77,7 +77,7 @@ pub struct Warnings {
     /// of a frame was covered.
     without_cover: Wait,
     has_hidden: bool,
-    /// Whether there was a meta of a detector, under whichever region-mode.
+    /// Whether there was a meta of a detector, with any region-mode.
     has_detector: bool,
     /// Whether a frame was covered; whether a zone was active in one, or one was covered as a whole.
     has_covered: bool,
@@ -94,7 +94,8 @@ struct Wait {
     shown_for: u64,
     /// The time of the latest frame.
     now: u64,
-    /// What the warning depends on: `region-mode`, `on-missing`, and whether there may be regions without a detector.
+    /// The settings that the warning depends on: `region-mode`, `on-missing`, and whether there may be regions without
+    /// a detector.
     settings: (RegionMode, OnMissing, bool),
     /// Whether the stream had earlier frames that the warning does not describe.
     is_late: bool,
@@ -132,32 +133,33 @@ impl Wait {
     }
 }
 
-/// The detections so far, unless one of them counted. Boxes of no size are none: they say that a detector found nothing.
+/// The detections so far, unless one of them counted. Boxes of no size are not detections: they say that a detector
+/// found nothing.
 #[derive(Debug, Default)]
 struct DetectionTally {
-    /// The settings that chose them; others begin anew.
+    /// The settings by which they were counted. With other settings the count begins anew.
     by: (RegionMode, String, f64),
     detections: u32,
-    /// Those that would count if the picture had a part of them.
+    /// The detections that would count if they lay at least partly in the picture.
     beyond: u32,
     has_counted: bool,
     labels: BTreeSet<String>,
     most_certain: Option<f32>,
 }
 
-/// After this time without zones and detections, in nanoseconds, and so many frames, there is a warning.
+/// There is a warning after this time without zones and detections, in nanoseconds, and this number of frames.
 const WARN_AFTER: u64 = 2_000_000_000;
 const WARN_AFTER_FRAMES: u64 = 10;
 const TO_THE_END: &str = "up to the end of the stream";
-/// The duration of a frame of which it is not known, in nanoseconds.
+/// The assumed duration of a frame whose duration is unknown, in nanoseconds.
 const ASSUMED_FRAME: u64 = WARN_AFTER / 60;
-/// After so many detections of which none counts, there is a warning.
+/// There is a warning after this number of detections, if none of them counts.
 const ENOUGH_DETECTIONS: u32 = 60;
-/// Most labels that are named.
+/// The largest number of labels that a warning names.
 const MOST_LABELS: usize = 8;
 
 impl Warnings {
-    /// Whether this is the first time that this is said.
+    /// Whether this warning is given for the first time.
     pub fn is_first(&mut self, warning: Warning) -> bool {
         self.given.insert(warning)
     }
@@ -167,15 +169,15 @@ impl Warnings {
         text.inspect(|_| _ = self.given.insert(warning))
     }
 
-    /// What to warn of before a frame is blurred as a whole.
+    /// The warning that is due before a frame is blurred as a whole.
     pub fn of_whole_frame(&mut self, settings: &RegionSettings) -> Option<String> {
         self.without_regions.restart();
         self.without_cover.restart();
-        // Else settings of regions are for later.
+        // After region-mode was inside or outside, settings of regions are kept for later and need no warning.
         if self.has_had_regions { None } else { self.once(Warning::WholeFrames, || ignored_by_frame(settings)) }
     }
 
-    /// What to warn of where frames are held back for a time that is not known.
+    /// The warning that frames are held back for an unknown time.
     pub fn of_unknown_latency(&mut self, settings: &RegionSettings) -> Option<String> {
         let property = if settings.mode == RegionMode::Frame { "max-in-flight" } else { "look-ahead" };
         self.once(Warning::Latency, || {
@@ -187,7 +189,7 @@ impl Warnings {
         })
     }
 
-    /// What to warn of where frames come `late` after the time that the latency of `upstream` says.
+    /// The warning that frames come later than upstream's latency says, by the time `late`.
     pub fn of_late_upstream(&mut self, late: gst::ClockTime, upstream: gst::ClockTime) -> Option<String> {
         let [late, upstream] = [late, upstream].map(gst::ClockTime::mseconds);
         self.once(Warning::LateUpstream, || {
@@ -198,7 +200,7 @@ impl Warnings {
         })
     }
 
-    /// What to warn of where a frame leaves because the application counts on less than the present latency.
+    /// The warning that a frame leaves early because the application counts on less than the present latency.
     pub fn of_ignored_latency(&mut self, promised: gst::ClockTime, latency: gst::ClockTime) -> Option<String> {
         let [short, long] = [promised, latency].map(gst::ClockTime::mseconds);
         self.once(Warning::IgnoredLatency, || {
@@ -211,8 +213,8 @@ impl Warnings {
         })
     }
 
-    /// What to warn of where regions are covered in a stream that players turn, as its tag says at this pad, and that no element
-    /// has turned.
+    /// The warning that regions are covered in a stream that players turn and that no element has turned. The tag at
+    /// this pad says whether players turn it.
     pub fn of_orientation(&mut self, pad: &gst::Pad) -> Option<String> {
         let orientation = self.once(Warning::Turned, || orientation::of_stream(pad))?;
         (!orientation::is_turned_upstream(pad)).then(|| {
@@ -224,7 +226,7 @@ impl Warnings {
         })
     }
 
-    /// What to warn of at the first frame without readable metas of a detector. Without a `cover` it is dropped.
+    /// The warning at the first frame without readable metas of a detector. Without a `cover` the frame is dropped.
     pub fn of_missing(
         &mut self,
         settings: &RegionSettings,
@@ -238,7 +240,8 @@ impl Warnings {
         self.once(Warning::Missing, || (is_acted_on && is_unasked).then(|| missing(is_unreadable, cover, times)))
     }
 
-    /// What to warn of before a frame is covered; `has_detector` says whether the stream has had metas of a detector.
+    /// The warnings that are due before a frame is covered. `has_detector` says whether the stream has had metas of a
+    /// detector.
     pub fn of_regions(
         &mut self,
         settings: &RegionSettings,
@@ -266,7 +269,7 @@ impl Warnings {
         texts.into_iter().flatten().collect()
     }
 
-    /// What to warn of at the end of a stream of pictures of `size`.
+    /// The warnings that are due at the end of a stream of pictures of `size`.
     pub fn at_end(&mut self, settings: &RegionSettings, size: (u32, u32)) -> Vec<String> {
         let [without_regions, without_cover] =
             [&mut self.without_regions, &mut self.without_cover].map(|wait| std::mem::take(wait).is_all());
@@ -301,10 +304,10 @@ impl Warnings {
         }
         let is_alone = !settings.has_fixed_regions();
         let outcome = match settings.on_missing {
-            // The warning about the first frame or the error says it.
+            // The warning about the first frame, or the error, says it already.
             OnMissing::Auto if is_outside => return None,
             OnMissing::Error => return None,
-            // Whether the blur changes those frames, another warning says.
+            // Another warning says whether the blur changes these frames.
             OnMissing::Cover => format!("on-missing=cover applied to every frame {since}"),
             OnMissing::Drop => format!("on-missing=drop has dropped every frame {since}"),
             _ if is_alone => format!("region-mode={mode} has {covered} nothing {since}"),
@@ -362,17 +365,17 @@ impl Warnings {
         if self.has_hidden || !is_due || !settings.may_hide_nothing() {
             return None;
         }
-        let of_alpha = "put cudagaussblur right after the element that makes the alpha channel, and check what that element \
-                        makes (alpha that a converter adds is opaque)";
-        let of_shown = "make zones smaller, reduce expand and grow, and check what the detector attaches; to cover zones and \
-                        detections, set region-mode=inside";
+        let of_alpha = "put cudagaussblur right after the element that makes the alpha channel, and check the alpha that it makes \
+                        (alpha that a converter adds is opaque)";
+        let of_shown = "make zones smaller, reduce expand and grow, and check the boxes that the detector attaches; to cover \
+                         zones and detections, set region-mode=inside";
         let is_alpha = settings.sources.contains(RegionSources::ALPHA) && !settings.has_zones() && !self.has_detector;
         let (mode, cause, cure) = match settings.mode {
             RegionMode::Outside if is_alpha => {
                 ("outside", "the alpha channel left nothing to cover (it was 128 and more everywhere)", of_alpha)
             }
             RegionMode::Outside => {
-                ("outside", "what it shows (zones, detections, the alpha channel) fills the picture", of_shown)
+                ("outside", "the shown area (zones, detections, the alpha channel) fills the picture", of_shown)
             }
             _ => ("inside", "the alpha channel had no object (it was below 128 everywhere)", of_alpha),
         };
@@ -380,7 +383,7 @@ impl Warnings {
         self.once(Warning::HidesNothing, || Some(text()))
     }
 
-    /// What to warn of where a cover of a frame hides nothing, or a blur does not change what it covers.
+    /// The warnings that a cover hides nothing, or that a blur does not change the samples that it covers.
     pub fn of_cover(&mut self, settings: &Settings, cover: &FrameCover, times: &FrameTimes) -> Vec<String> {
         let is_zone = |region: &FrameRegion| region.origin == Origin::Zone;
         self.has_covered = true;
@@ -431,7 +434,7 @@ impl DetectionTally {
     }
 }
 
-/// A warning of settings that region-mode=frame ignores.
+/// The warning that region-mode=frame ignores settings.
 fn ignored_by_frame(settings: &RegionSettings) -> Option<String> {
     let set = names([
         ("zones", !settings.zones.as_slice().is_empty()),
@@ -448,13 +451,14 @@ fn ignored_by_frame(settings: &RegionSettings) -> Option<String> {
     (!set.is_empty()).then(|| format!("{list} {verb} {text}"))
 }
 
-/// A warning of zones that do not count.
+/// The warning that zones do not count.
 fn zones_left_out(settings: &RegionSettings) -> Option<String> {
     let text = "zones is set, but region-sources does not name zones, so that none counts; add zones to it";
     (!settings.zones.as_slice().is_empty() && !settings.has_zones()).then(|| text.to_owned())
 }
 
-/// A warning where nothing can have regions. In it, as in others, regions are `covered`, or shown, by `mode`.
+/// The warning that there is no source of regions. `covered` is the word for what `mode` does with regions: covered or
+/// shown.
 fn no_source(settings: &RegionSettings, mode: &str, covered: &str) -> Option<String> {
     let text = "zones is empty, and region-sources names no detections; set zones, or add roi or analytics to \
                 region-sources";
@@ -537,7 +541,9 @@ fn old_mask(settings: &RegionSettings, found: &Found) -> Option<String> {
 fn planes_left_out(channels: Selection) -> Option<String> {
     let names = channels.names();
     (!names.is_empty()).then(|| {
-        format!("the blur does not change {names} in what it covers, because planes leaves out {names}; set planes=all")
+        format!(
+            "the blur does not change {names} in the covered parts, because planes leaves out {names}; set planes=all"
+        )
     })
 }
 
@@ -552,12 +558,12 @@ fn blur_too_small(settings: &Settings, channels: Selection) -> Option<String> {
     };
     let cure = if *kernel_size == 0 { "increase sigma" } else { "set kernel-size=0, or increase sigma" };
     Some(format!(
-        "the blur does not change {names} in what it covers: sigma={sigma}, kernel-size={kernel_size}{strength} are too small; \
+        "the blur does not change {names} in the covered parts: sigma={sigma}, kernel-size={kernel_size}{strength} are too small; \
          {cure}{or_strength}"
     ))
 }
 
-/// What the log says about a kernel that is too small.
+/// The line of the log about a kernel that is too small.
 pub fn cut_off(params: &BlurParams) -> String {
     let (size, sigma) = (params.kernel_size(), params.sigma());
     format!(

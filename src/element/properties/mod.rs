@@ -137,12 +137,16 @@ static PROPERTIES: LazyLock<Vec<(ParamSpec, Option<Accessor>)>> = LazyLock::new(
             region-mode=frame";
         Some(|s| &mut s.kernel_size) => ParamSpecUInt::builder("kernel-size")
             .maximum(KERNEL_SIZE_MAX).mutable_playing(),
-            "Kernel size", "Taps per axis, an odd number; 0 follows sigma: a radius of 4 sigma below 3.5, decimation \
-            and interpolation from 3.5 on";
+            "Kernel size", "Number of taps per axis: an odd number, or 0. n taps have a radius of (n - 1) / 2 \
+            pixels. 0 derives the number from sigma: below 3.5 the radius is 4 sigma, and from 3.5 on the blur works \
+            on smaller copies of the picture, which takes less time";
         Some(|s| &mut s.planes) => ParamSpecFlags::builder("planes").default_value(ChannelFlags::ALL).mutable_playing(),
-            "Planes", "Channels to blur; the others keep their values. cover=mosaic and cover=fill cover all channels";
+            "Planes", "Channels to blur; the others keep their values. cover=mosaic and cover=fill ignore this \
+            property and cover every channel, alpha included";
         Some(|s| &mut s.alpha) => ParamSpecEnum::builder::<Alpha>("alpha").mutable_playing(),
-            "Alpha", "How alpha affects colour, in formats with alpha; straight with a region-mode other than frame";
+            "Alpha", "How the blur treats colour in formats with alpha. straight: each channel is blurred by itself; \
+            premultiply: each colour is weighted by its alpha. Only region-mode=frame uses it: regions are always \
+            blurred as with straight";
         Some(|s| &mut s.backend) => ParamSpecEnum::builder::<Backend>("backend").mutable_ready(),
             "Backend", "Backend; auto uses CUDA if available, else the CPU. The output is the same";
         Some(|s| &mut s.cuda_device_id) => ParamSpecInt::builder("cuda-device-id")
@@ -151,76 +155,86 @@ static PROPERTIES: LazyLock<Vec<(ParamSpec, Option<Accessor>)>> = LazyLock::new(
         // 3 frames saturate the bus; more add latency and memory only.
         Some(|s| &mut s.max_in_flight) => ParamSpecUInt::builder("max-in-flight")
             .minimum(1).maximum(16).default_value(1).mutable_ready(),
-            "Max in flight", "Frames in host memory that may be in flight on the device at once; each beyond 1 adds a \
-            frame of latency, and 3 saturate the bus";
+            "Max in flight", "Number of frames in host memory that may be in flight on the device at once. Each \
+            frame beyond 1 adds a frame of latency. 3 frames are enough to use the full speed of the PCIe bus";
         None => ParamSpecEnum::builder::<Backend>("active-backend").read_only(),
             "Active backend", "Backend in use: cuda or cpu; auto while the element is stopped";
         None => ParamSpecBoxed::builder::<gst::Structure>("stats").read_only(),
             "Statistics", "Counters of frames and bytes, and times of upload, kernel and download, since start. \
-            docs/PERFORMANCE.md lists the fields";
+            docs/PROPERTIES.md lists the fields";
         Some(|s| &mut s.regions_mut().mode) => ParamSpecEnum::builder::<RegionMode>("region-mode").mutable_playing(),
-            "Region mode", "What is covered: the regions (inside) or all but the regions (outside); frame blurs the \
-            whole picture";
+            "Region mode", "frame: blur the whole picture, whatever cover is; inside: cover the regions, which are \
+            zones and detected objects; outside: cover everything but the regions";
         Some(|s| &mut s.regions_mut().sources) => ParamSpecFlags::builder("region-sources")
-            .default_value(RegionSources::ALL).mutable_playing(),
-            "Region sources", "Sources of regions; use zones if nothing upstream detects objects. alpha: the frame's \
-            alpha channel is the mask, whatever shape is";
+            .default_value(RegionSources::default()).mutable_playing(),
+            "Region sources", "Where regions come from. zones: the property; roi and analytics: the metas of \
+            detectors; alpha: the frame's alpha channel is the mask of a region, and shape does not apply to it";
         // Without the type of its elements: GObject would refuse or drop wrong ones before they can be named in an error.
         Some(|s| &mut s.regions_mut().zones) => ParamSpecArray::builder("zones").mutable_playing(),
-            "Zones", "Fixed places that are covered (region-mode=outside: shown), in fractions of the picture: \
-            <[zone,x=0.1,y=0.1,width=0.3,height=0.4]>; optional start and end are stream times in seconds, and \
-            messages repeat an optional name";
+            "Zones", "Rectangles at fixed places, which are covered (with region-mode=outside: shown). x, y, width \
+            and height are fractions of the picture's width and height: <[zone,x=0.1,y=0.1,width=0.3,height=0.4]>. \
+            Optional fields are start and end, which are stream times in seconds, and name, which messages repeat";
         Some(|s| &mut s.regions_mut().labels) => ParamSpecString::builder("labels")
             .default_value(Some("")).mutable_playing(),
-            "Labels", "Comma-separated labels to select; empty selects all. Detections without a label count, except \
-            with region-mode=outside";
+            "Labels", "Comma-separated labels of the detections to select; empty selects all. A detection that has \
+            no label is selected, too; with region-mode=outside only if labels is empty";
         Some(|s| &mut s.regions_mut().min_confidence) => ParamSpecDouble::builder("min-confidence")
             .minimum(0.0).maximum(1.0).mutable_playing(),
-            "Minimum confidence", "Least confidence of a detection that counts; weaker ones only continue a cover. \
-            Detections without one count, except with region-mode=outside";
+            "Minimum confidence", "Lowest confidence with which a detection starts a cover. Weaker detections only \
+            keep an object covered that is covered already. A detection that has no confidence starts a cover, too. \
+            With region-mode=outside, weaker detections are not shown, and with a value above 0 neither are those without \
+            a confidence";
         Some(|s| &mut s.regions_mut().expand) => ParamSpecDouble::builder("expand")
             .minimum(0.0).maximum(4.0).default_value(0.2).controllable().mutable_playing(),
             "Expand", "How much detections grow on each side, as a share of their width and height";
         Some(|s| &mut s.regions_mut().shape) => ParamSpecEnum::builder::<ObjectShape>("shape").mutable_playing(),
-            "Shape", "The object within a detection's or zone's box: all of it, its ellipse, or the detection's mask \
-            (zones stay boxes)";
+            "Shape", "Shape of the object within the box of its detection or zone: the whole box, the ellipse in it, \
+            or the detection's mask (zones stay boxes)";
         Some(|s| &mut s.regions_mut().edge.feather) => ParamSpecUInt::builder("feather")
             .maximum(256).controllable().mutable_playing(),
-            "Feather", "Width of the soft edge on the shown side in pixels, in steps of 2 (up to 512 pixels a side), 8 \
-            (1080p), 16 (4K)";
+            "Feather", "Width of the soft edge in pixels. The soft edge lies in the part that is shown. The width is \
+            rounded up to a multiple of 2 if the longer side of the frame has up to 512 pixels, of 4 up to 1024, of \
+            8 up to 2048, and so on";
         Some(|s| &mut s.regions_mut().edge.grow) => ParamSpecInt::builder("grow")
             .minimum(-64).maximum(256).controllable().mutable_playing(),
-            "Grow", "Pixels added to regions on each side, after expand; negative shrinks them, but not a cover that \
-            would vanish";
+            "Grow", "Pixels that are added to regions on each side, after expand. A negative value shrinks regions; \
+            a covered region of which nothing would be left is not shrunk";
         Some(|s| &mut s.regions_mut().cover) => ParamSpecEnum::builder::<CoverKind>("cover").mutable_playing(),
-            "Cover", "What hides the regions. A blur is a look; to hide something, use mosaic with few cells or fill";
+            "Cover", "What hides the regions. A blur is a visual effect; to hide something, use mosaic with few cells \
+            or fill";
         Some(|s| &mut s.regions_mut().strength) => ParamSpecDouble::builder("strength")
             .minimum(0.0).maximum(2.0).default_value(0.25).controllable().mutable_playing(),
-            "Strength", "Minimum sigma of a region's blur, as a share of the object's shorter side (before expand); \
-            overrides kernel-size; 0 and region-mode=outside use sigma and kernel-size alone";
+            "Strength", "Least sigma of the blur of a region, as a share of the shorter side of its object or zone \
+            (before expand): the blur uses sigma or this value, whichever is larger, and ignores kernel-size. If \
+            strength is 0, or with region-mode=outside, sigma and kernel-size alone determine the blur";
         Some(|s| &mut s.regions_mut().cells) => ParamSpecUInt::builder("cells")
             .minimum(1).maximum(CELLS_MAX).default_value(6).mutable_playing(),
-            "Cells", "Cells of the mosaic along the object's shorter side (before expand), of 8x8 pixels at least; \
-            fewer hide more";
+            "Cells", "Number of mosaic cells along the shorter side of the object or zone (before expand), or of the \
+            picture with region-mode=outside. Cells are squares of at least 8x8 pixels; fewer cells hide more";
         Some(|s| &mut s.regions_mut().fill_color) => ParamSpecUInt::builder("fill-color")
             .default_value(0xff00_0000).mutable_playing(),
             "Fill colour", "Colour of the fill as ARGB, 0xAARRGGBB; the default is opaque black";
         Some(|s| &mut s.regions_mut().hold_time) => ParamSpecUInt64::builder("hold-time")
             .default_value(3_000_000_000).mutable_playing(),
-            "Hold time", "How long a lost object stays covered where it is predicted, in nanoseconds; less if it was \
-            seen briefly; unused with region-mode=outside";
+            "Hold time", "Longest time, in nanoseconds, for which an object that is no longer detected stays covered \
+            at its predicted place. An object that was seen only briefly stays covered for eight times as long as it \
+            was seen, but at least for 0.3 s. Unused with region-mode=outside";
         Some(|s| &mut s.regions_mut().look_ahead) => ParamSpecUInt::builder("look-ahead").maximum(120).mutable_ready(),
-            "Look-ahead", "Frames of delay, so that objects are covered before their first detection and across gaps; \
-            none if region-mode=frame";
+            "Look-ahead", "Number of frames by which the video is delayed, so that an object is also covered in the \
+            frames before its first detection, and in frames between two detections. There is no delay if \
+            region-mode=frame";
         Some(|s| &mut s.regions_mut().on_lost) => ParamSpecEnum::builder::<OnLost>("on-lost").mutable_playing(),
-            "On lost", "Action for frames after the hold of a lost object has ended";
+            "On lost", "What happens if an object has not been detected again when it is no longer held (hold-time). \
+            release: its place is shown; cover: the whole frame is covered until it is detected again or another \
+            object with its label replaces it";
         Some(|s| &mut s.regions_mut().on_missing) => ParamSpecEnum::builder::<OnMissing>("on-missing")
             .mutable_playing(),
-            "On missing", "Action for a frame without detector metas; set pass for detectors that attach nothing when \
-            they find nothing (facedetect)";
+            "On missing", "What happens to a frame without detector metas, which are what a detector attaches to the \
+            frames that it has searched. Set pass for detectors that attach nothing when they find nothing \
+            (facedetect)";
         Some(|s| &mut s.regions_mut().post_messages) => ParamSpecBoolean::builder("post-messages").mutable_playing(),
-            "Post messages", "Post an element message for each frame that says what was covered, unless region-mode is \
-            frame";
+            "Post messages", "Post an element message for each frame, which says what was covered. None is posted if \
+            region-mode is frame";
     }
 });
 

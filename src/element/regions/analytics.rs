@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! libgstanalytics, which holds the detections of GStreamer's own inference elements: reads the detections of a buffer.
+//! Reads the detections that GStreamer's own inference elements attach to a buffer, through libgstanalytics.
 //!
 //! The library exists since GStreamer 1.24 and is opened at run time, so that the plugin also loads without it. It is
 //! opened only when a buffer can hold its metas at all: whoever attached one has registered their type.
@@ -19,14 +19,14 @@ use crate::regions::detection::{Detection, confidence};
 use crate::regions::masks::{IdImage, MaskPart, MaskReader};
 use crate::regions::rules::MAX_DETECTIONS;
 
-/// What the analytics metas of a buffer say.
+/// The detections in the analytics metas of a buffer.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Analytics {
     /// The buffer has none.
     Absent,
-    /// The buffer has some, and not all of them can be read: the library cannot be opened, or an entry is broken.
+    /// The buffer has analytics metas that cannot all be read: the library cannot be opened, or an entry is broken.
     Unreadable,
-    /// All detections. An empty list says that a detector looked and found nothing.
+    /// All detections. An empty list means that a detector searched the frame and found nothing.
     Present(Vec<Detection>),
 }
 
@@ -41,7 +41,7 @@ type MtdType = usize;
 const ANY_TYPE: MtdType = 0;
 /// `GST_ANALYTICS_REL_TYPE_N_TO_N`.
 const N_TO_N: c_uint = 1 << 4;
-/// Most region ids that are looked at, and most regions that are objects. More are noise.
+/// The largest number of region ids that are read, and of regions that are objects. More of them are noise.
 const REGIONS_MAX: usize = 1 << 16;
 const OBJECTS_MAX: usize = 1024;
 
@@ -90,12 +90,10 @@ functions! {
             class_name(entry: &ClassesEntry<'_>, index: usize) -> glib::ffi::GQuark = "gst_analytics_cls_mtd_get_quark";
         ]
         unsafe [
-            /// # Safety
-            /// `state` is null, or what the function stored there for the same meta and type.
+            /// # Safety `state` is null, or the value that the function stored there for the same meta and type.
             iterate<'a>(meta: RelationMeta<'a>, state: &mut *mut c_void, of: MtdType, entry: &mut Entry<'a>)
                 -> glib::ffi::gboolean = "gst_analytics_relation_meta_iterate";
-            /// # Safety
-            /// Both numbers are those of entries of the meta.
+            /// # Safety Both numbers are numbers of entries of the meta.
             get_relation(meta: RelationMeta<'_>, first: c_uint, second: c_uint) -> c_uint
                 = "gst_analytics_relation_meta_get_relation";
         ]
@@ -132,20 +130,21 @@ impl Library {
     fn entries<'a>(&self, meta: RelationMeta<'a>, of: MtdType) -> Vec<Entry<'a>> {
         let mut entries = Vec::new();
         let (mut state, mut entry) = (ptr::null_mut(), Entry { id: 0, meta });
-        // SAFETY: `state` is null at first, and then what the function stored in it for this meta and type.
+        // SAFETY: `state` is null at first, and then the value that the function stored in it for this meta and type.
         while unsafe { self.iterate(meta, &mut state, of, &mut entry) } != glib::ffi::GFALSE {
             entries.push(entry);
         }
         entries
     }
 
-    /// All detections of a relation meta. A meta without any entry says that a detector found nothing. One that has other
-    /// entries only, such as a class of the whole frame, says nothing about objects; but a segmentation without a detection
-    /// is an object that cannot be read if masks are not.
+    /// All detections of a relation meta. A meta without any entry means that a detector found nothing. A meta that has
+    /// only other entries, such as a class of the whole frame, says nothing about objects. But a segmentation without a
+    /// detection is an object, which cannot be read if masks are not read.
     ///
-    /// A meta with nothing but tracks may be a detector's empty one, to which a tracker has added them, or the tracker's own:
-    /// GStreamer's `ioutracker` creates one for each frame without, as long as it has a track. `is_after_tensors` says which: a tensor
-    /// decoder adds its meta to a frame that already has the tensors of the model, and no decoder removes those.
+    /// A meta that has only tracks may be a detector's empty meta, to which a tracker has added the tracks. Or it may
+    /// be the tracker's own meta: GStreamer's `ioutracker` creates one for each frame that has none, as long as it has
+    /// a track. `is_after_tensors` tells the two apart: a tensor decoder adds its meta to a frame that already has the
+    /// tensors of the model, and no decoder removes the tensors.
     fn detections(
         &self,
         meta: RelationMeta<'_>,
@@ -155,7 +154,8 @@ impl Library {
         let entries = self.entries(meta, self.detection_type());
         let tracks: Vec<_> = self.entries(meta, self.tracking_type()).into_iter().map(TrackEntry).collect();
         let track_count = tracks.len();
-        // Each detection is compared with each tracker, so both are bounded. An object without a tracking ID is followed by its place.
+        // Each detection is compared with each tracker, so the number of both is bounded. An object without a tracking
+        // ID is followed by its place.
         let tracks = &tracks[..tracks.len().min(MAX_DETECTIONS)];
         let tracks_of = |index: usize| if index < MAX_DETECTIONS { tracks } else { &[] };
         let detection = |(index, entry): (usize, &Entry<'_>)| self.detection(&DetectionEntry(*entry), tracks_of(index));
@@ -189,7 +189,7 @@ impl Library {
         }
         let [x, y, width, height] = place;
         let area = Area::from_corner(x.into(), y.into(), width.into(), height.into());
-        // Where the box is not rotated it has whole numbers, which a rotation by 0 would keep as well.
+        // A box that is not rotated has whole numbers. A rotation by 0 would give the same numbers.
         let area = if angle == 0.0 { area } else { area.around_rotated(angle.into()) };
         let is_related = |track: &&TrackEntry| self.relation(entry.0, track.0) != 0;
         Some(Detection {
@@ -217,9 +217,9 @@ impl Library {
         (is_read != glib::ffi::GFALSE).then_some(id)
     }
 
-    /// The detections of a meta, `found`, with the masks of the segmentations that they are related to, and the objects of
-    /// those that are related to none. A detection of which a mask cannot be read has none. `None` if a segmentation that
-    /// stands alone cannot be read.
+    /// The detections of a meta, `found`, with the masks of the segmentations that they are related to, and the objects
+    /// of the segmentations that are related to no detection. If a mask of a detection cannot be read, the detection
+    /// has no mask. `None` if a segmentation without a detection cannot be read.
     fn with_masks(
         &self,
         entries: &[Entry<'_>],
@@ -229,7 +229,7 @@ impl Library {
     ) -> Option<Vec<Detection>> {
         let labels = masks.labels;
         let mut alone = Vec::new();
-        // Of each detection; `None` if it has a part that cannot be read.
+        // The masks of each detection; `None` if one of them cannot be read.
         let mut parts: Vec<Option<Vec<MaskPart>>> = vec![Some(Vec::new()); found.len()];
         let mut have_old = vec![false; found.len()];
         for segmentation in segmentations {
@@ -246,7 +246,7 @@ impl Library {
             let (image, is_old) = self.id_image(segmentation, masks).unzip();
             let regions = image.as_ref().and_then(|image| self.regions(segmentation, image, &related, &found));
             let objects = image.as_ref().map_or(0, |image| image.present().filter(|id| *id != 0).count());
-            // What is not the object's alone is only where the object may be.
+            // A box shared with other objects only bounds where this object may be.
             let is_shared = related.len() > 1 || objects > 1;
             for (nth, (index, _)) in related.iter().enumerate().filter(|(_, related)| is_selected(related)) {
                 let region = regions.as_ref().map(|regions| regions[nth]);
@@ -262,7 +262,7 @@ impl Library {
         }
         for ((detection, parts), has_old) in found.iter_mut().zip(parts).zip(have_old) {
             let mask = parts.and_then(|parts| masks.unite(parts));
-            // A mask that is elsewhere has been moved on the way, or the box has.
+            // If a mask is outside of its box, an element on the way has moved one of them.
             let is_in_place = |object: Area| !object.intersection(detection.area).is_empty();
             detection.mask = mask.filter(|mask| mask.object().is_some_and(is_in_place));
             detection.has_old_mask = has_old && detection.mask.is_some();
@@ -278,8 +278,8 @@ impl Library {
         // SAFETY: the function returns null or a buffer that the caller owns.
         let buffer: Option<gst::Buffer> = unsafe { from_glib_full(buffer) };
         let area = Area::from_corner(x.into(), y.into(), width.into(), height.into());
-        // Of each mask this decoder declares one region, 0. It writes nothing into those of boxes that begin outside of the picture,
-        // and up to 1.28.1 or later it writes rows without the padding that it declares.
+        // This decoder declares one region, 0, for each mask. If a box begins outside of the picture, the decoder
+        // writes nothing into its mask. Up to 1.28.1 or later it writes rows without the padding that it declares.
         let may_be_decoders = glib::Type::from_name("GstYoloSegTensorDecoder").is_some();
         let is_decoders = may_be_decoders && self.region_ids(segmentation) == [0];
         let is_written = !is_decoders || x >= 0 && y >= 0;
@@ -293,8 +293,8 @@ impl Library {
         (0..count).map_while(|index| self.region_id(segmentation, index)).collect()
     }
 
-    /// The regions of the detections that share a segmentation. An N_TO_N relation says that they correspond in order. As it has
-    /// no numbers, they have to be about where the detections are, too.
+    /// The regions of the detections that share a segmentation. An N_TO_N relation says that regions and detections
+    /// correspond in order. The relation has no numbers, so a region must also lie about where its detection is.
     fn regions(
         &self,
         segmentation: &SegmentationEntry<'_>,
@@ -311,8 +311,8 @@ impl Library {
         (ids.len() == related.len() && ids.iter().zip(related).all(is_there)).then_some(ids)
     }
 
-    /// The objects of a segmentation that is related to no detection: its regions, or those that the labels select. `None` if
-    /// it cannot be read.
+    /// The objects of a segmentation that is related to no detection: all its regions, or the regions that the labels
+    /// select. `None` if it cannot be read.
     fn classes(&self, segmentation: &SegmentationEntry<'_>, masks: &mut MaskReader<'_>) -> Option<Vec<Detection>> {
         let (image, has_old_mask) = self.id_image(segmentation, masks)?;
         let labels = masks.labels;
@@ -341,8 +341,8 @@ impl Library {
         Some(objects)
     }
 
-    /// The ids that a segmentation declares, with the names of their classes: the n-th class of the classification that it is
-    /// related to is that of the n-th region.
+    /// The ids that a segmentation declares, with the names of their classes. The n-th class of the related
+    /// classification is the class of the n-th region.
     fn region_names(&self, segmentation: &SegmentationEntry<'_>) -> Vec<(c_uint, Option<String>)> {
         let ids = self.region_ids(segmentation);
         let entries = self.entries(segmentation.0.meta, self.classes_type()).into_iter();
@@ -358,19 +358,19 @@ impl Library {
     }
 }
 
-/// Whether a class is what is no object, by its name, which some models write between underscores.
+/// Whether a class is the background, by its name. Some models write this name between underscores.
 fn is_background(name: &str) -> bool {
     name.trim_matches('_').eq_ignore_ascii_case("background")
 }
 
-/// The share that two areas have in common of what they have together.
+/// The intersection of two areas divided by their union.
 fn overlap(one: Area, other: Area) -> f64 {
     let common = one.intersection(other).size();
     common / (one.size() + other.size() - common)
 }
 
-/// The text of a label without blanks around it; `None` for the quark 0, which stands for no label, and for an empty text,
-/// which is what detectors write that have no names for their classes.
+/// The text of a label without blanks around it. `None` for the quark 0, which stands for no label, and for an empty
+/// text, which detectors write that have no names for their classes.
 pub fn label_text(label: glib::ffi::GQuark) -> Option<String> {
     // SAFETY: the function accepts every number. It returns null, or a string that is never freed.
     let text = unsafe {
@@ -386,7 +386,8 @@ fn relation_meta_api() -> Option<glib::Type> {
     registered(&API, "GstAnalyticsRelationMetaAPI")
 }
 
-/// The API type of GstTensorMeta, which holds what a model says of a frame, if anything in this process has registered it.
+/// The API type of GstTensorMeta, which holds the output of a model for a frame, if anything in this process has
+/// registered it.
 fn tensor_meta_api() -> Option<glib::Type> {
     static API: OnceLock<glib::Type> = OnceLock::new();
     registered(&API, "GstTensorMetaAPI")
@@ -402,7 +403,7 @@ pub fn read(buffer: &gst::BufferRef, mut masks: Option<&mut MaskReader<'_>>) -> 
     let Some(relations) = relation_meta_api() else { return Analytics::Absent };
     let tensors = tensor_meta_api();
     let (mut detections, mut is_after_tensors) = (None, false);
-    // Metas are in the order in which they were added, also those of a copy.
+    // The metas of a buffer are in the order in which they were added. A copy of the buffer has the same order.
     for meta in buffer.iter_meta::<gst::Meta>() {
         is_after_tensors |= tensors == Some(meta.api());
         if meta.api() != relations {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
-//! What detectors attached to a buffer: the detections of GstVideoRegionOfInterestMeta and GstAnalyticsRelationMeta.
-//! Metas are read, never removed.
+//! Reads the detections that detectors attached to a buffer, by GstVideoRegionOfInterestMeta and
+//! GstAnalyticsRelationMeta. Metas are never removed.
 
 use super::analytics::{self, Analytics};
 use super::mask_buffers::time_of;
@@ -9,11 +9,12 @@ use crate::filter::regions::Area;
 use crate::regions::detection::{Detection, Found, Labels, Looked, confidence};
 use crate::regions::masks::MaskReader;
 
-/// The duration of a frame of which it is not known, in nanoseconds.
+/// The assumed duration of a frame whose duration is unknown, in nanoseconds.
 const ASSUMED_FRAME: u64 = 40_000_000;
 
-/// Reads the metas of the selected sources in the buffer of a frame that is shown for `interval` nanoseconds, if that is known. Masks
-/// cost time, and are read only for objects that the labels `masked` select; without these none is.
+/// Reads the metas of the selected sources in the buffer of a frame. The frame is shown for `interval` nanoseconds, if
+/// that is known. Masks cost time, so they are read only for objects that the labels `masked` select. Without `masked`
+/// no mask is read.
 pub fn read(buffer: &gst::BufferRef, interval: Option<u64>, sources: RegionSources, masked: Option<&Labels>) -> Found {
     let interval = interval.unwrap_or(ASSUMED_FRAME);
     let mut masks = masked.map(|labels| MaskReader::new(labels).of_frame(time_of(buffer), interval));
@@ -174,7 +175,7 @@ mod tests {
         if let Some(caps) = caps { builder.caps(caps).build() } else { builder.build() }
     }
 
-    /// What is read of a region of interest of 20×10 at (4,2).
+    /// The detection that is read from a region of interest of 20×10 at (4,2).
     fn mask_of(sample: gst::Sample) -> Option<Mask> {
         let buffer = buffer_with_mask((4, 2, 20, 10), |param| param.field("sample", sample));
         let all = Labels::default();
@@ -284,7 +285,7 @@ mod tests {
             let buffer = buffer_with_mask((4, 2, 20, 10), add);
             assert_eq!(read(&buffer, None, RegionSources::ROI, Some(&all)).detections[0].mask, None);
         }
-        // What says that a detector found nothing.
+        // The metas that say that a detector found nothing.
         let buffer = buffer_with_mask((0, 0, 0, 0), |param| {
             param.field("sample", sample(Some(&gray(4, 2)), Some(vec![255; 8])))
         });

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Masks in buffers: GRAY8 samples that say how much of a box is the object, and GRAY8 or GRAY16 images of region ids, of which
-//! some are the object. Every row is checked to be in its buffer before it is read.
+//! Masks in buffers. There are masks of GRAY8 samples, which say which part of a box is the object, and images of
+//! region ids in GRAY8 or GRAY16, in which some ids are the object. Every row is checked to be in its buffer before it
+//! is read.
 
 use gst_video::VideoFormat;
 
@@ -14,8 +15,9 @@ pub fn time_of(buffer: &gst::BufferRef) -> Option<u64> {
 }
 
 impl MaskReader<'_> {
-    /// The mask in a sample with caps `video/x-raw,format=GRAY8`, stretched over an area. `None` if it cannot be read, or if
-    /// none of it is inside of an object: nothing would be covered where a detector found something.
+    /// The mask in a sample with caps `video/x-raw,format=GRAY8`, stretched over an area. `None` if the mask cannot be
+    /// read, or if no sample of it is inside of an object. In the latter case nothing would be covered although a
+    /// detector found something.
     pub fn of_sample(&mut self, sample: &gst::Sample, area: Area) -> Option<Mask> {
         let buffer = sample.buffer()?;
         // GStreamer logs a programming error for caps that are not fixed.
@@ -68,7 +70,7 @@ struct Layout {
 }
 
 impl Layout {
-    /// What the buffer itself says, if it has a GstVideoMeta.
+    /// The layout that the buffer's GstVideoMeta describes, if it has one.
     fn of_meta(buffer: &gst::BufferRef) -> Option<Self> {
         let meta = buffer.meta::<gst_video::VideoMeta>()?;
         // SAFETY: the pointer is to the live meta that `meta` borrows. Its own methods panic for a number of planes above 4.
@@ -82,7 +84,7 @@ impl Layout {
         })
     }
 
-    /// What GStreamer lays out by default.
+    /// GStreamer's default layout.
     fn of_caps(info: &gst_video::VideoInfo) -> Self {
         let first = |values: &[i32]| values.first().and_then(|stride| usize::try_from(*stride).ok());
         let (columns, rows) = (info.width() as usize, info.height() as usize);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Where regions come from: `detector_metas` (with `analytics` and `mask_buffers`) reads what detectors attached, `settings` and `zones`
-//! are the properties. The alpha channel of a frame is a mask without a detection.
+//! The sources of regions: `detector_metas` (with `analytics` and `mask_buffers`) reads the metas of detectors;
+//! `settings` and `zones` are the properties. The alpha channel of a frame is a mask without a detection.
 
 pub mod analytics;
 pub(in crate::element) mod detector_metas;

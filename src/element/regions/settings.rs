@@ -19,7 +19,7 @@ pub enum RegionMode {
     Frame,
     #[enum_value(name = "Cover the regions")]
     Inside,
-    #[enum_value(name = "Cover all but the regions")]
+    #[enum_value(name = "Cover everything but the regions")]
     Outside,
 }
 
@@ -32,11 +32,15 @@ pub enum RegionSources {
     ROI = 2,
     #[flags_value(name = "Object detections of GstAnalyticsRelationMeta (GStreamer 1.24)")]
     ANALYTICS = 4,
-    #[default]
-    #[flags_value(name = "zones, roi and analytics")]
-    ALL = 7,
     #[flags_value(name = "The alpha channel of the frame, which is the mask of an object")]
     ALPHA = 8,
+}
+
+/// All sources but the alpha channel, which most videos use for something else.
+impl Default for RegionSources {
+    fn default() -> Self {
+        Self::ZONES | Self::ROI | Self::ANALYTICS
+    }
 }
 
 /// The type of `cover`.
@@ -44,9 +48,9 @@ pub enum RegionSources {
 #[enum_type(name = "GstCudaGaussBlurCover")]
 pub enum CoverKind {
     #[default]
-    #[enum_value(name = "The Gaussian blur: a look, not anonymity")]
+    #[enum_value(name = "The Gaussian blur: a visual effect, not anonymity")]
     Blur,
-    #[enum_value(name = "Cells of one colour, which bound what is left of an object")]
+    #[enum_value(name = "Cells of one colour, which limit how much of an object remains")]
     Mosaic,
     #[enum_value(name = "One colour, which leaves nothing of an object")]
     Fill,
@@ -89,7 +93,7 @@ pub enum OnMissing {
 #[enum_type(name = "GstCudaGaussBlurOnLost")]
 pub enum OnLost {
     #[default]
-    #[enum_value(name = "Release it")]
+    #[enum_value(name = "Show the place of the object again")]
     Release,
     #[enum_value(name = "Cover the whole frame until it is found again, or another track of its label takes its place")]
     Cover,
@@ -98,7 +102,7 @@ pub enum OnLost {
 /// The values of the properties of regions. Their defaults are those of `Settings::default()`, not of this type.
 #[derive(Debug, Clone, Default)]
 pub struct RegionSettings {
-    /// What is covered.
+    /// Whether regions are covered, or everything but the regions.
     pub mode: RegionMode,
     /// Where regions come from.
     pub sources: RegionSources,
@@ -108,13 +112,13 @@ pub struct RegionSettings {
     pub labels: Labels,
     /// Detections with a confidence below it do not count.
     pub min_confidence: f64,
-    /// By how much detections grow on each side, as a share of their side.
+    /// How much detections grow on each side, as a share of this side's length.
     pub expand: f64,
-    /// What of a detection or a zone is the object.
+    /// The shape of the object within the box of its detection or zone.
     pub shape: ObjectShape,
-    /// Where the object's edge is.
+    /// The soft edge and the growth of objects.
     pub edge: Edge,
-    /// What hides.
+    /// The kind of cover.
     pub cover: CoverKind,
     /// The standard deviation as a share of a region's shorter side.
     pub strength: f64,
@@ -124,18 +128,18 @@ pub struct RegionSettings {
     pub fill_color: u32,
     /// How long a lost object stays covered, in nanoseconds.
     pub hold_time: u64,
-    /// Frames that wait for later ones.
+    /// The number of frames that wait for later ones.
     pub look_ahead: u32,
-    /// What becomes of frames in which an object has been lost for longer than that.
+    /// The action for frames in which an object has been lost for longer than `hold-time`.
     pub on_lost: OnLost,
-    /// What becomes of frames that no detector has looked at.
+    /// The action for frames that no detector has searched.
     pub on_missing: OnMissing,
     /// Whether a message says what was covered in each frame.
     pub post_messages: bool,
 }
 
 impl RegionSettings {
-    /// What decides which regions a frame has.
+    /// The rules that decide which regions a frame has.
     pub fn rules(&self) -> Rules<'_> {
         Rules {
             shows_regions: self.mode == RegionMode::Outside,
@@ -175,20 +179,20 @@ impl RegionSettings {
         self.has_zones() || self.sources.contains(RegionSources::ALPHA)
     }
 
-    /// Whether it is no fault that no detector attaches anything: there may be other regions, and no setting asks for
-    /// detections.
+    /// Whether the settings work without a detector: there may be other regions, and no setting asks for detections.
     pub fn needs_no_detector(&self) -> bool {
         self.has_fixed_regions() && self.for_detections().is_empty()
     }
 
-    /// The settings that ask for detections to cover. The default of `region-sources` asks for none: who sets zones alone
-    /// leaves it. Where detections are shown, a lack of them hides more.
+    /// The settings that ask for detections to cover. The default of `region-sources` is not among them, because users
+    /// who set only zones leave it unchanged. If detections are shown, a lack of them hides more, so none of these
+    /// settings counts.
     pub fn for_detections(&self) -> Vec<&'static str> {
         if self.mode == RegionMode::Outside || !self.has_detections() {
             return Vec::new();
         }
         names([
-            ("region-sources", self.sources != RegionSources::ALL),
+            ("region-sources", self.sources != RegionSources::default()),
             ("labels", !self.labels.is_empty()),
             ("min-confidence", self.min_confidence > 0.0),
             ("shape", self.shape == ObjectShape::Mask),
@@ -198,8 +202,8 @@ impl RegionSettings {
         ])
     }
 
-    /// Whether nothing may be covered although there are regions: what is shown is the whole picture, or an alpha channel has
-    /// no object.
+    /// Whether nothing may be covered although there are regions: the shown regions may fill the picture, or the alpha
+    /// channel may have no object.
     pub fn may_hide_nothing(&self) -> bool {
         self.mode == RegionMode::Outside || self.sources.contains(RegionSources::ALPHA)
     }

@@ -11,7 +11,7 @@ use crate::regions::zone::Zone;
 /// The fields of a zone.
 const FIELDS: [&str; 7] = ["x", "y", "width", "height", "start", "end", "name"];
 
-/// What a zone looks like, for errors.
+/// An example of a zone, for errors.
 const EXAMPLE: &str = "[zone,x=0.1,y=0.1,width=0.3,height=0.4]";
 
 /// Why a value of `zones` cannot be used. Zones are numbered from 1.
@@ -22,7 +22,7 @@ pub struct ZoneError {
     error: FieldError,
 }
 
-/// What is wrong with one zone.
+/// The error in one zone.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 enum FieldError {
     #[error("is {0}, but must be a structure such as {EXAMPLE}")]
@@ -44,7 +44,7 @@ enum FieldError {
     ZoneName(String),
 }
 
-/// A value for an error message. All but numbers have their type, `left (gchararray)`.
+/// A value for an error message. Values other than numbers have their type: `left (gchararray)`.
 fn shown(value: &glib::Value) -> String {
     let type_name = value.type_().name();
     match (number(value), value.serialize()) {
@@ -61,7 +61,7 @@ fn number(value: &glib::Value) -> Option<f64> {
     value.get::<f64>().or_else(|_| value.get::<f32>().map(f64::from)).or_else(|_| signed()).or_else(|_| unsigned()).ok()
 }
 
-/// The same zone with doubles for its numbers. What is no structure stays as it is.
+/// The same zone with doubles for its numbers. A value that is not a structure stays unchanged.
 fn with_doubles(value: &glib::SendValue) -> glib::SendValue {
     let Ok(Some(mut structure)) = value.get::<Option<gst::Structure>>() else { return value.clone() };
     for (field, value) in structure.clone().iter() {
@@ -119,7 +119,7 @@ impl Zone {
         Ok(zone)
     }
 
-    /// What is suspicious about it, if anything is.
+    /// A suspicious field of the zone, if it has one.
     fn suspicious(&self) -> Option<String> {
         let edge = [("x", self.x), ("y", self.y)].into_iter().find(|(_, edge)| *edge >= 1.0);
         edge.map(|(field, _)| format!("has {field}=1, where the picture ends, so that it has nothing of the picture"))
@@ -156,7 +156,7 @@ impl Zones {
         self.zones.as_deref().unwrap_or_default()
     }
 
-    /// What is suspicious about zones, as a sentence; `None` if nothing is.
+    /// A sentence about a suspicious zone; `None` if no zone is suspicious.
     pub fn suspicious(&self) -> Option<String> {
         let text = |(i, zone): (usize, &Zone)| Some(format!("zone {} {}", i + 1, zone.suspicious()?));
         let texts: Vec<String> = self.as_slice().iter().enumerate().filter_map(text).collect();
