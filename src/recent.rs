@@ -13,8 +13,8 @@ impl<K, V> Default for Recent<K, V> {
 }
 
 impl<K, V> Recent<K, V> {
-    /// The value whose key `is_same` is true for, else the one that `make` returns with its key. The least recently used values are
-    /// dropped first, so that there are `capacity` values with it, of which `capacity` is asked.
+    /// The value whose key `is_same` is true for, else the one that `make` returns with its key. `capacity` is called with
+    /// a new value and returns how many values are kept, the new one among them. The least recently used ones are dropped.
     pub fn get_or_try_make<E>(
         &mut self,
         is_same: impl Fn(&K, &V) -> bool,

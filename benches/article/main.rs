@@ -116,7 +116,6 @@ struct Bench {
 impl Bench {
     fn open() -> Outcome<Self> {
         let device = process::open(0)?.device().clone();
-        let _current = device.enter()?;
         let stream = Stream::new(&device)?;
         Ok(Self { device, nvrtc: Nvrtc::open()?, stream })
     }

@@ -121,9 +121,9 @@ impl CudaEngine {
     }
 
     /// Enqueues a frame. Frames are completed in the order of their submission. The device accesses pinned memory of the frames; other
-    /// host memory goes through staging buffers. `soft` is how much of a cover shows. What covers
-    /// parts of a frame is computed before anything is written. If source and destination of a cover are not the same memory,
-    /// the source is copied too, but for planes in device memory that are covered wholly.
+    /// host memory goes through staging buffers. `soft` is how much of a cover shows. What covers parts of a frame is computed before
+    /// anything is written. If source and destination of a cover are not the same memory, the source is copied too, but for planes in
+    /// device memory that are covered wholly.
     ///
     /// # Panics
     /// If the job was made for other layouts or other weights, or parts of a frame are covered of which one side is in host memory.

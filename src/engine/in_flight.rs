@@ -13,11 +13,11 @@ use crate::filter::plan::Options;
 /// Access to the memory of a frame that is being blurred.
 ///
 /// # Safety
-/// Until this is dropped, the memory that `frames` returns has the length that is said there and does not move, although this may;
-/// nobody else writes the source, nobody else accesses the destination, and planes of the destination do not overlap. In device memory,
-/// source and destination may be the same, for covers in place. Device
-/// memory and streams are of the context that the engine uses, and live until the work that is enqueued on the streams is done.
-/// If this is leaked, the memory is never freed.
+/// Until this is dropped, the memory that `frames` returns has the length that is said there and does not move, although this may.
+/// Nobody else writes the source, and nobody else accesses the destination. Planes of the destination overlap neither each other nor
+/// those of the source, unless both frames are the same in device memory, for a cover in place. Device memory and streams are of the
+/// context that the engine uses, and live until the work that is enqueued on the streams is done. If this is leaked, the memory is
+/// never freed.
 pub unsafe trait FrameAccess: Sized {
     /// The frame to read and the frame to write. The same at every call.
     fn frames(&mut self) -> FramePair;

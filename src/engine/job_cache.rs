@@ -48,31 +48,34 @@ pub struct JobCache {
 impl JobCache {
     /// Blurs frames of these layouts.
     pub fn blur(&mut self, options: Options, layouts: &[PlaneLayout]) -> Arc<Job> {
-        let make = || {
-            let plan = Plan::new(options, layouts);
-            process::log(Level::Debug, || format!("new plan for {:?}: {}", options.params, describe(&plan)));
-            (options, Arc::new(Job::frame(Arc::new(plan))))
-        };
-        self.blurs.get_or_make(|key, job| *key == options && job.plan.layouts() == layouts, make, CAPACITY).clone()
+        blur(&mut self.blurs, options, layouts)
     }
 
     /// Covers frames of these layouts.
     pub fn cover(&mut self, cover: &Cover, layouts: &[PlaneLayout], tiles: TilesOf) -> Arc<Job> {
         let weights = cover.soft.as_ref().map(|soft| (soft.weights.size(), soft.excluded.is_some()));
-        let mut covers = std::mem::take(&mut self.covers);
+        let Self { blurs, covers } = self;
         let is_same = |key: &CoverKey, job: &Arc<Job>| {
             let is_same = key.hide == cover.hide && key.weights == weights && key.tiles == tiles;
             is_same && job.plan.layouts() == layouts
         };
         let make = || {
-            let plan = Plan::cover(cover, layouts, |options| Arc::clone(&self.blur(options, layouts).plan));
+            let plan = Plan::cover(cover, layouts, |options| Arc::clone(&blur(blurs, options, layouts).plan));
             let key = CoverKey { hide: cover.hide.clone(), weights, tiles };
             (key, Arc::new(Job::cover(plan, tiles.tiles())))
         };
-        let job = Arc::clone(covers.get_or_make(is_same, make, CAPACITY));
-        self.covers = covers;
-        job
+        covers.get_or_make(is_same, make, CAPACITY).clone()
     }
+}
+
+/// The job that blurs frames of these layouts.
+fn blur(jobs: &mut Recent<Options, Arc<Job>>, options: Options, layouts: &[PlaneLayout]) -> Arc<Job> {
+    let make = || {
+        let plan = Plan::new(options, layouts);
+        process::log(Level::Debug, || format!("new plan for {:?}: {}", options.params, describe(&plan)));
+        (options, Arc::new(Job::frame(Arc::new(plan))))
+    };
+    jobs.get_or_make(|key, job| *key == options && job.plan.layouts() == layouts, make, CAPACITY).clone()
 }
 
 /// A plan's form, the sizes of its kernels and its steps, for the log.

@@ -58,8 +58,8 @@ pub enum DeviceSelector {
 pub enum Work<'a> {
     /// All of it is blurred, into another frame.
     Blur(Options),
-    /// Parts of it are covered. Source and destination are the same memory (in host memory, the source has no planes then); or
-    /// they do not overlap, and what is not covered is copied. Bytes between rows of the destination stay unchanged.
+    /// Parts of it are covered: in place, if there is no source or the destination is the same memory on the device; else in another
+    /// frame, to which what is not covered is copied. Bytes between rows of the destination stay unchanged.
     Cover(&'a Cover),
     /// It is copied to the device, from it, or on it. That does not count as a frame.
     Transfer,
@@ -413,9 +413,11 @@ impl<'a> Work<'a> {
         {
             return Err(EngineError::MixedMemory);
         }
+        let is_in_place = pair.source.is_none();
         // SAFETY: the caller makes the promises of `ValidFrames::new`.
         let frames = unsafe { ValidFrames::new(pair) }?;
         let is_cover = matches!(self, Self::Cover(_));
-        if !is_cover && frames.share_device_memory() { Err(FrameError::SharedMemory.into()) } else { Ok(frames) }
+        let shares_memory = is_in_place || frames.share_device_memory();
+        if !is_cover && shares_memory { Err(FrameError::SharedMemory.into()) } else { Ok(frames) }
     }
 }

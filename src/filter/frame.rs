@@ -200,7 +200,8 @@ impl ValidFrames {
     ///
     /// # Safety
     /// Each plane has its `len` bytes from its address on. As long as the result lives, nobody writes those of the source, and nobody
-    /// else accesses those of the destination. Planes of the destination do not overlap.
+    /// else accesses those of the destination. Planes of the destination overlap neither each other nor those of the source, unless both
+    /// frames are the same, for a cover in place.
     pub unsafe fn new(FramePair { layouts, source, destination }: FramePair) -> Result<Self, FrameError> {
         check_layouts(&layouts)?;
         let sides = [(Side::Input, source.as_ref().map(FrameMemory::sizes)), (Side::Output, Some(destination.sizes()))];

@@ -100,6 +100,10 @@ impl Job {
     pub fn new(plan: Arc<Plan>, parts: Parts, accesses: Option<Accesses>) -> Self {
         let mut extents: Vec<Option<ByteRect>> = vec![None; plan.temporaries().len()];
         for (operation, rects) in plan.operations().iter().zip(&parts) {
+            // What covers a frame is neither rounded nor joined, so it reads what other operations have computed.
+            if matches!((operation, operation.output().buffer), (Operation::Write { .. }, Buffer::Destination(_))) {
+                continue;
+            }
             // Rectangles that were rounded or joined read more than what was computed for them.
             let accesses = |rect: &Rect| operation.reads(*rect).into_iter().chain([(operation.output(), *rect)]);
             for (View { buffer, field }, rect) in rects.iter().flat_map(accesses) {

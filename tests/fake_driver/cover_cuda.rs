@@ -170,6 +170,12 @@ fn covers_that_cannot_be_are_errors() {
         let [source, destination] = blocks.each_ref().map(|block| Place::Device(block, &memory, Some(stream)));
         let error = cuda.run(params(2.0), Frames { source: Some(source), destination }).err().unwrap();
         assert!(matches!(error, EngineError::Frame(FrameError::SharedMemory)), "{error}");
+        // Only covers are made in place.
+        for engine in [&mut cuda, &mut cpu] {
+            let destination = Place::host(&block, None);
+            let error = engine.run(params(2.0), Frames { source: None, destination }).err().unwrap();
+            assert!(matches!(error, EngineError::Frame(FrameError::SharedMemory)), "{error}");
+        }
         driver.fail_times("cuLaunchKernel", 0, 1, ILLEGAL_ADDRESS);
         let error = cuda.run(&cover, frames(false)).err().unwrap();
         let is_right = matches!(error, EngineError::OnDevice(_)) && error.to_string().contains("launching a kernel");

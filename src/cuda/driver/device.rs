@@ -137,8 +137,8 @@ impl Device {
         }
     }
 
-    /// Makes the context current on this thread until the guard is dropped.
-    pub fn enter(&self) -> Result<ContextGuard, CudaError> {
+    /// Makes the context current on this thread until the guard is dropped. Guards are dropped in reverse order.
+    pub fn enter(&self) -> Result<ContextGuard<'_>, CudaError> {
         // SAFETY: a primary context is never released, an external one is kept alive by `self`.
         unsafe { ContextGuard::push(self.context) }.when(self.id, "entering its context")
     }
@@ -199,11 +199,11 @@ pub fn synchronize_all() {
 
 /// A context that is current on this thread. Dropping it restores the one that was current before: threads belong to
 /// GStreamer and to other elements.
-pub struct ContextGuard {
+pub struct ContextGuard<'a> {
     /// What was current before.
     previous: usize,
-    /// It stays on its thread.
-    _thread: PhantomData<*const ()>,
+    /// It stays on its thread, and the device lives as long.
+    _thread: PhantomData<(*const (), &'a Device)>,
 }
 
 thread_local! {
@@ -211,7 +211,7 @@ thread_local! {
     static CURRENT: Cell<usize> = const { Cell::new(0) };
 }
 
-impl ContextGuard {
+impl ContextGuard<'_> {
     /// # Safety
     /// The context lives as long as the guard.
     unsafe fn push(context: CUcontext) -> Result<Self, DriverError> {
@@ -221,7 +221,7 @@ impl ContextGuard {
     }
 }
 
-impl Drop for ContextGuard {
+impl Drop for ContextGuard<'_> {
     fn drop(&mut self) {
         let mut context = ptr::null_mut();
         // SAFETY: `push` pushed it on this thread, which the guard cannot leave.

@@ -61,7 +61,7 @@ impl DeviceMemory {
 
 impl Drop for DeviceMemory {
     fn drop(&mut self) {
-        // SAFETY: `new` allocated it.
+        // SAFETY: `new` allocated it in this context, which is current; the driver waits for the work that uses it.
         self.device.while_current(|| _ = unsafe { cuMemFree_v2(self.address) });
     }
 }
@@ -108,7 +108,7 @@ impl PinnedMemory {
 
 impl Drop for PinnedMemory {
     fn drop(&mut self) {
-        // SAFETY: `new` allocated it.
+        // SAFETY: `new` allocated it in this context, which is current; the driver waits for the work that uses it.
         self.device.while_current(|| _ = unsafe { cuMemFreeHost(self.address.cast()) });
     }
 }
@@ -191,7 +191,7 @@ impl Drop for HostRegistration {
         process::stale_registrations().push(self.address);
         synchronize_all();
         self.device.while_current(|| {
-            // SAFETY: `new` registered it.
+            // SAFETY: `new` registered it in this context, which is current.
             if unsafe { cuMemHostUnregister(self.address as *mut c_void) }.result().is_ok() {
                 process::stale_registrations().retain(|start| *start != self.address);
             }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Lowers a plan for planes in device memory: the operations of each stage become launches, through entries where they compute pixels.
+//! Lowers a plan for planes in device memory: the operations of each stage become launches. Blurs, decimations and interpolations become
+//! entries first, which share launches.
 
 use super::abi::{KernelSet, PixelFamily, TENSOR_RADIUS_MAX};
 use super::alpha;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 //! The jobs of the last frames as they are executed: what crosses the bus, and the programs for the addresses of the last frames.
 
+use std::slice;
 use std::sync::Arc;
 
 use crate::cuda::driver::{DeviceMemory, Workspace};
@@ -13,12 +14,12 @@ use crate::filter::cover::Softness;
 use crate::filter::parts::Job;
 use crate::recent::Recent;
 
-/// Frames of a stream take turns with few jobs.
-const JOBS: usize = 8;
+/// As many as the engine keeps: regions of moving objects take turns with few strengths.
+const JOBS: usize = 16;
 /// Programs of a job that are kept: pools of nine and of seven buffers make as many pairs of a source and a destination.
 const PROGRAMS: usize = 64;
-/// Steps of all programs of a job that are kept, of 4 KB each.
-const MOST_STEPS: usize = 1024;
+/// Steps of all programs of a job that are kept, of 4 KB each. Covers, which have the most, have up to 44.
+const MOST_STEPS: usize = 2048;
 
 /// The jobs of the last frames, and into what each was divided.
 #[derive(Default)]
@@ -63,7 +64,8 @@ impl PreparedJob {
     ) -> Result<Arc<Program>, CudaError> {
         // Read before kernels are chosen: one that gets ready meanwhile is chosen for the next frame.
         let jit_generation = selector.shared.jit.generation();
-        let parts = &self.schedule.parts[..];
+        let bands = &self.schedule.bands[..];
+        let parts = if bands.is_empty() { slice::from_ref(&job.parts) } else { bands };
         let target = Target { job, soft, parts, planes };
         let mut program_at = |workspace: u64| {
             let is_same = |of: &Addresses, _: &Arc<Program>| {

@@ -46,7 +46,7 @@ pub struct Route {
 }
 
 impl Route {
-    /// Of a frame behind `ahead` others, which is divided into so many `bands` if it is alone. A context is current.
+    /// Of a frame behind `ahead` others, which is divided into so many `bands` unless it is behind two. A context is current.
     pub fn new(frames: &ValidFrames, job: &Job, bands: Option<usize>, ahead: usize) -> Self {
         let mut paths = [TransferPath::of(frames.source()), TransferPath::of(frames.destination())];
         let is_cover = job.accesses.is_some();

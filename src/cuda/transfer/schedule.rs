@@ -39,8 +39,8 @@ pub struct Piece {
 pub struct Schedule {
     /// In order, at least one.
     pub pieces: Vec<Piece>,
-    /// What is computed of each band; of a cover all at once.
-    pub parts: Vec<Parts>,
+    /// What is computed of each band; empty if all is computed at once.
+    pub bands: Vec<Parts>,
     /// The bytes of a frame that a cover writes. They come back through a staging buffer, and into the frame when all has
     /// succeeded.
     pub writes: Vec<ByteRect>,
@@ -60,7 +60,7 @@ impl Schedule {
             _ if division == Division::Resident => {
                 let sections = 0..1 + usize::from(job.accesses.is_some());
                 let piece = Piece { upload: Vec::new(), sections, download: Vec::new() };
-                Self { pieces: vec![piece], parts: vec![job.parts.clone()], writes: Vec::new(), is_scattered: false }
+                Self { pieces: vec![piece], bands: Vec::new(), writes: Vec::new(), is_scattered: false }
             }
             None => Self::frame(job, if let Division::Into(count) = division { Some(count) } else { None }),
             Some(accesses) => Self::cover(job, accesses, division),
@@ -83,14 +83,15 @@ impl Schedule {
             download: rects(download),
         };
         let pieces = bands.iter().enumerate().map(piece).collect();
-        let parts = bands.iter().map(|band| plan.rows(&band.process)).collect();
-        Self { pieces, parts, writes: Vec::new(), is_scattered: false }
+        let bands = bands.iter().map(|band| plan.rows(&band.process)).collect();
+        Self { pieces, bands, writes: Vec::new(), is_scattered: false }
     }
 
     fn cover(job: &Job, Accesses { reads, writes }: &Accesses, division: Division) -> Self {
         let layouts = job.plan.layouts();
         let written = writes.iter().flat_map(|(plane, covered)| ByteRect::covered(*plane, *covered));
         let writes = byte_rect::disjoint(written);
+        // The device must write whole groups across the bus.
         let download =
             writes.iter().map(|rect| rect.aligned(COVER_GROUP as usize, layouts[rect.plane].row_bytes())).collect();
         let uploads: Vec<ByteRect> =
@@ -101,7 +102,7 @@ impl Schedule {
         let last = uploads.pop().unwrap_or_default();
         let before = uploads.into_iter().map(|upload| Piece { upload, sections: 0..0, download: Vec::new() });
         let pieces = before.chain([Piece { upload: last, sections: 0..2, download }]).collect();
-        Self { pieces, parts: vec![job.parts.clone()], writes, is_scattered }
+        Self { pieces, bands: Vec::new(), writes, is_scattered }
     }
 
     /// The rectangles that are uploaded.
