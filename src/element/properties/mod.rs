@@ -176,14 +176,15 @@ static PROPERTIES: LazyLock<Vec<(ParamSpec, Option<Accessor>)>> = LazyLock::new(
             Optional fields are start and end, which are stream times in seconds, and name, which messages repeat";
         Some(|s| &mut s.regions_mut().labels) => ParamSpecString::builder("labels")
             .default_value(Some("")).mutable_playing(),
-            "Labels", "Comma-separated labels of the detections to select; empty selects all. A detection that has \
-            no label is selected, too; with region-mode=outside only if labels is empty";
+            "Labels", "Comma-separated labels of the detections to select; empty selects all. A detection without a \
+            label is always selected with region-mode=inside; with region-mode=outside it is selected only if labels is \
+            empty";
         Some(|s| &mut s.regions_mut().min_confidence) => ParamSpecDouble::builder("min-confidence")
             .minimum(0.0).maximum(1.0).mutable_playing(),
             "Minimum confidence", "Lowest confidence with which a detection starts a cover. Weaker detections only \
             keep an object covered that is covered already. A detection that has no confidence starts a cover, too. \
-            With region-mode=outside, weaker detections are not shown, and with a value above 0 neither are those without \
-            a confidence";
+            With region-mode=outside, weaker detections are not shown; if the value is above 0, detections without a \
+            confidence are not shown either";
         Some(|s| &mut s.regions_mut().expand) => ParamSpecDouble::builder("expand")
             .minimum(0.0).maximum(4.0).default_value(0.2).controllable().mutable_playing(),
             "Expand", "How much detections grow on each side, as a share of their width and height";
@@ -224,14 +225,13 @@ static PROPERTIES: LazyLock<Vec<(ParamSpec, Option<Accessor>)>> = LazyLock::new(
             frames before its first detection, and in frames between two detections. There is no delay if \
             region-mode=frame";
         Some(|s| &mut s.regions_mut().on_lost) => ParamSpecEnum::builder::<OnLost>("on-lost").mutable_playing(),
-            "On lost", "What happens if an object has not been detected again when it is no longer held (hold-time). \
-            release: its place is shown; cover: the whole frame is covered until it is detected again or another \
-            object with its label replaces it";
+            "On lost", "What happens when an object that was not detected again is no longer held (hold-time). release: its \
+            place is shown; cover: the whole frame is covered until the object is detected again or another object with \
+            its label replaces it";
         Some(|s| &mut s.regions_mut().on_missing) => ParamSpecEnum::builder::<OnMissing>("on-missing")
             .mutable_playing(),
-            "On missing", "What happens to a frame without detector metas, which are what a detector attaches to the \
-            frames that it has searched. Set pass for detectors that attach nothing when they find nothing \
-            (facedetect)";
+            "On missing", "A detector attaches metas to each frame that it has searched. This property says what happens \
+            to a frame without them. Set pass for detectors that attach nothing when they find nothing (facedetect)";
         Some(|s| &mut s.regions_mut().post_messages) => ParamSpecBoolean::builder("post-messages").mutable_playing(),
             "Post messages", "Post an element message for each frame, which says what was covered. None is posted if \
             region-mode is frame";
