@@ -330,7 +330,8 @@ struct ColumnsArgs {
 static_assert(sizeof(ColumnsArgs) == BLUR_COLUMNS_ARGS_BYTES, "the host passes BLUR_COLUMNS_ARGS_BYTES bytes");
 
 // A rectangle of a plane of the direct form or of one level, for the tensor-core kernels. "Larger" is the plane that is
-// decimated or interpolated to; the direct form has only that one, and neither small planes nor a factor.
+// decimated or interpolated to. The direct form has only that one, and neither small planes nor a factor. The blur of a small
+// plane has that plane as the larger one, with factors of 1.
 struct TensorPlane {
   // First sample of the larger plane that is read, at any alignment; 16 bytes is best. Below the first level the
   // `decimated` plane of the level above.
@@ -362,7 +363,8 @@ struct TensorPlane {
   unsigned yuv422;
   // Factor along rows: 1, 2 or 4.
   unsigned factor_across;
-  // Factor down columns, 2 or 4: the same, or more where chroma is subsampled along rows alone. 4 below the first level.
+  // Factor down columns, 2 or 4: the same, or more where chroma is subsampled along rows alone. 4 below the first level; 1 in the
+  // blur of a small plane.
   unsigned factor_down;
   // Filter slot: index into TensorArgs::taps.
   unsigned slot;
