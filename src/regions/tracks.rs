@@ -389,7 +389,7 @@ impl Track {
             decided.objects.push(TrackedObject { track: self.number, evidence, cover, object, label });
         };
         let Some(previous) = next.checked_sub(1) else {
-            // The distance to the frame in which it is found has no limit of its own, because the look-ahead bounds it.
+            // Nothing limits the distance to the frame in which it is found, because the look-ahead bounds it.
             cover(Evidence::Anticipated, next, self.cover_from(next, now.time).0);
             return true;
         };
