@@ -296,6 +296,30 @@ fn whole(area: Area, treatment: Treatment) -> Option<[Range<i64>; 2]> {
     Some([axis(area.left, area.right)?, axis(area.top, area.bottom)?])
 }
 
+/// Adds a mask to nodes of a row, whose `positions` among the samples are in 1/256. `between` has the samples between two rows of the
+/// mask, times 256; `nearest` has the row that is the nearest one.
+fn add_samples(to: &mut [u8], positions: &[u32], between: &[u32], nearest: &[u8], treatment: Treatment) {
+    let [first, last] = [positions[0], positions[positions.len() - 1]].map(|p| (p >> 8) as usize);
+    let range = first..=(last + 1).min(between.len() - 1);
+    let (samples, nearest) = (&between[range.clone()], &nearest[range]);
+    let is_hidden = |sample: &u8| treatment == Treatment::Shown && *sample < 128;
+    let is_same = samples.iter().fold(0, |all, value| all | (value ^ samples[0])) == 0;
+    if is_same && !nearest.iter().any(is_hidden) {
+        let value = ((samples[0] + 128) >> 8) as u8;
+        to.iter_mut().for_each(|to| *to = (*to).max(value));
+        return;
+    }
+    for (to, p) in to.iter_mut().zip(positions) {
+        let (left, fraction) = ((p >> 8) as usize - first, p & 255);
+        let right = (left + 1).min(samples.len() - 1);
+        if is_hidden(&nearest[if fraction < 128 { left } else { right }]) {
+            continue;
+        }
+        let sum = samples[left] * (256 - fraction) + samples[right] * fraction;
+        *to = (*to).max(((sum + (1 << 15)) >> 16) as u8);
+    }
+}
+
 impl NodeGrid {
     /// Adds an object: each node has the largest value of all objects.
     fn add(&mut self, object: &Object, treatment: Treatment, spare: &mut Vec<u8>) {
@@ -330,37 +354,8 @@ impl NodeGrid {
     /// there: with `goes_on` the object goes on beyond it as at the edge.
     fn add_mask(&mut self, mask: &Mask, goes_on: bool, treatment: Treatment, spare: &mut Vec<u8>) {
         let Some([x, y]) = whole(mask.area, treatment) else { return };
-        let (columns, rows, samples) = (mask.columns as usize, mask.rows as usize, &mask.samples);
-        let pooled = |count: usize, axis: &Range<i64>| {
-            (i64::from(self.cell) * count as i64 / (axis.end - axis.start)).max(1) as usize
-        };
-        let (across, down) = (pooled(columns, &x), pooled(rows, &y));
-        let mut mask = NodeGrid {
-            size: self.size,
-            cell: self.cell,
-            margin: 0,
-            columns: columns.div_ceil(across),
-            rows: rows.div_ceil(down),
-            values: match treatment {
-                _ if across == 1 && down == 1 => samples.to_vec(),
-                Treatment::Covered => pooled_samples(samples, columns, [across, down], u8::max),
-                Treatment::Shown => pooled_samples(samples, columns, [across, down], u8::min),
-            },
-        };
-        let is_finer = |count: usize, pool: usize, axis: &Range<i64>| {
-            i64::from(self.cell) * count as i64 > (axis.end - axis.start) * pool as i64
-        };
-        if treatment == Treatment::Covered {
-            mask.widen(1, u8::max, spare);
-        } else {
-            // A sample that is not the object may lie between two nodes.
-            if is_finer(columns, across, &x) {
-                mask.widen_rows(1, u8::min);
-            }
-            if is_finer(rows, down, &y) {
-                mask.widen_columns(1, u8::min, spare);
-            }
-        }
+        let (columns, rows) = (mask.columns as usize, mask.rows as usize);
+        let (mask, [across, down]) = self.pooled(mask, [&x, &y], treatment, spare);
         let around = if treatment == Treatment::Covered { i64::from(self.cell) - 1 } else { 0 };
         // The first node near the axis, and where it and those after it are in the mask before it was pooled, of which `pool` samples
         // are one.
@@ -387,7 +382,6 @@ impl NodeGrid {
             let below = (above + 1).min(mask.rows - 1);
             let (above, below) = (mask.row(above), mask.row(below));
             let nearest = if down < 128 { above } else { below };
-            let is_hidden = |sample: &u8| treatment == Treatment::Shown && *sample < 128;
             if above.iter().chain(below).fold(0, |all, value| all | value) == 0 {
                 continue;
             }
@@ -397,29 +391,53 @@ impl NodeGrid {
                 .zip(below)
                 .map(|(above, below)| u32::from(*above) * (256 - down) + u32::from(*below) * down)
                 .collect();
-            let last = mask.columns - 1;
             let to = &mut self.values[row * self.columns + first_column..][..of_columns.len()];
             for (to, positions) in to.chunks_mut(CELLS).zip(of_columns.chunks(CELLS)) {
-                let ends = [positions[0], positions[positions.len() - 1]].map(|p| (p >> 8) as usize);
-                let range = ends[0]..=(ends[1] + 1).min(last);
-                let (samples, nearest) = (&between[range.clone()], &nearest[range]);
-                let is_same = samples.iter().fold(0, |all, value| all | (value ^ samples[0])) == 0;
-                if is_same && !nearest.iter().any(is_hidden) {
-                    let value = ((samples[0] + 128) >> 8) as u8;
-                    to.iter_mut().for_each(|to| *to = (*to).max(value));
-                    continue;
-                }
-                for (to, p) in to.iter_mut().zip(positions) {
-                    let (left, fraction) = ((p >> 8) as usize - ends[0], p & 255);
-                    let right = (left + 1).min(samples.len() - 1);
-                    if is_hidden(&nearest[if fraction < 128 { left } else { right }]) {
-                        continue;
-                    }
-                    let sum = samples[left] * (256 - fraction) + samples[right] * fraction;
-                    *to = (*to).max(((sum + (1 << 15)) >> 16) as u8);
-                }
+                add_samples(to, positions, &between, nearest, treatment);
             }
         }
+    }
+
+    /// A mask for this grid, widened or narrowed as [`Self::add_mask`] says, and how many samples along each axis are pooled in one.
+    fn pooled(
+        &self,
+        mask: &Mask,
+        [x, y]: [&Range<i64>; 2],
+        treatment: Treatment,
+        spare: &mut Vec<u8>,
+    ) -> (Self, [usize; 2]) {
+        let (columns, rows, samples) = (mask.columns as usize, mask.rows as usize, &mask.samples);
+        let pool = |count: usize, axis: &Range<i64>| {
+            (i64::from(self.cell) * count as i64 / (axis.end - axis.start)).max(1) as usize
+        };
+        let [across, down] = [pool(columns, x), pool(rows, y)];
+        let mut pooled = Self {
+            size: self.size,
+            cell: self.cell,
+            margin: 0,
+            columns: columns.div_ceil(across),
+            rows: rows.div_ceil(down),
+            values: match treatment {
+                _ if across == 1 && down == 1 => samples.to_vec(),
+                Treatment::Covered => pooled_samples(samples, columns, [across, down], u8::max),
+                Treatment::Shown => pooled_samples(samples, columns, [across, down], u8::min),
+            },
+        };
+        let is_finer = |count: usize, pool: usize, axis: &Range<i64>| {
+            i64::from(self.cell) * count as i64 > (axis.end - axis.start) * pool as i64
+        };
+        if treatment == Treatment::Covered {
+            pooled.widen(1, u8::max, spare);
+        } else {
+            // A sample that is not the object may lie between two nodes.
+            if is_finer(columns, across, x) {
+                pooled.widen_rows(1, u8::min);
+            }
+            if is_finer(rows, down, y) {
+                pooled.widen_columns(1, u8::min, spare);
+            }
+        }
+        (pooled, [across, down])
     }
 
     /// The nodes along an axis of the picture, each with its luma sample. Where it is shown, the picture's last one stands for its last

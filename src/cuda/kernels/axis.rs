@@ -163,7 +163,7 @@ pub(super) fn direct_launches(blurs: &[Entry], intermediate: u64) -> [Launch; 2]
     }
     let (mut address, mut rows_blocks, mut columns_blocks, mut columns_entries) = (intermediate, 0, 0, 0);
     for (to, blur) in rows.planes.iter_mut().zip(blurs) {
-        let (layout, slot) = (&blur.source.layout, entry::slot_of(blurs, blur));
+        let slot = entry::slot_of(blurs, blur);
         let parts = direct_parts(blur, slot);
         let mut entry = RowsPlane {
             lead: lead(blur),
@@ -188,30 +188,10 @@ pub(super) fn direct_launches(blurs: &[Entry], intermediate: u64) -> [Launch; 2]
                 end,
                 slot: part.slot,
             };
-            let (stored, channels) = (stored_channels(layout, in_order(layout))[index], part.intermediate.channels);
-            let is_packed_word = layout.is_packed_word();
-            let strips = ((part.end - begin) * channels).div_ceil(COLUMNS_SAMPLES);
-            columns.planes[columns_entries] = ColumnsPlane {
-                src: samples.address,
-                dst: blur.destination.memory.address + u64::from(stored.offset),
-                src_pitch: samples.pitch as u64,
-                dst_pitch: blur.destination.memory.pitch as u64,
-                src_rows: layout.height,
-                sample_begin: begin * channels,
-                sample_end: part.end * channels,
-                row_begin: blur.rect.y(),
-                row_end: blur.rect.bottom(),
-                depth: layout.depth.into(),
-                slot,
-                word_bytes: layout.stored(0).word_bytes as u32,
-                step: if is_packed_word { 1 } else { u32::from(stored.step) / channels },
-                shift: if is_packed_word { 0 } else { stored.shift.into() },
-                strips,
-                first_block: columns_blocks,
-                ..ColumnsPlane::default()
-            };
+            let plane = columns_plane(blur, part, index, samples);
+            columns.planes[columns_entries] = ColumnsPlane { slot, first_block: columns_blocks, ..plane };
+            columns_blocks += plane.strips * blur.rect.height().div_ceil(COLUMNS_WARPS * COLUMNS_ROWS);
             columns_entries += 1;
-            columns_blocks += strips * blur.rect.height().div_ceil(COLUMNS_WARPS * COLUMNS_ROWS);
         }
         *to = entry;
     }
@@ -221,6 +201,30 @@ pub(super) fn direct_launches(blurs: &[Entry], intermediate: u64) -> [Launch; 2]
         Launch::new(Kernel::ROWS, rows_blocks, rows_bytes, Args::Rows(rows)),
         Launch::new(Kernel::COLUMNS, columns_blocks, columns_bytes, Args::Columns(columns)),
     ]
+}
+
+/// What the columns kernel processes of a part, whose samples the rows kernel has written.
+fn columns_plane(blur: &Entry, part: &DirectPart, index: usize, samples: DevicePlane) -> ColumnsPlane {
+    let (layout, to) = (&blur.source.layout, &blur.destination.memory);
+    let (stored, channels) = (stored_channels(layout, in_order(layout))[index], part.intermediate.channels);
+    let (begin, is_packed_word) = (part.intermediate.columns.start, layout.is_packed_word());
+    ColumnsPlane {
+        src: samples.address,
+        dst: to.address + u64::from(stored.offset),
+        src_pitch: samples.pitch as u64,
+        dst_pitch: to.pitch as u64,
+        src_rows: layout.height,
+        sample_begin: begin * channels,
+        sample_end: part.end * channels,
+        row_begin: blur.rect.y(),
+        row_end: blur.rect.bottom(),
+        depth: layout.depth.into(),
+        word_bytes: layout.stored(0).word_bytes as u32,
+        step: if is_packed_word { 1 } else { u32::from(stored.step) / channels },
+        shift: if is_packed_word { 0 } else { stored.shift.into() },
+        strips: ((part.end - begin) * channels).div_ceil(COLUMNS_SAMPLES),
+        ..ColumnsPlane::default()
+    }
 }
 
 /// Divides decimations and interpolations into batches, in order: those that the same launches process.

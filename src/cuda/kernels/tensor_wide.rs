@@ -274,6 +274,29 @@ fn segment_units(batch: &[Entry], limits: DeviceLimits) -> u32 {
     (least..SEGMENT_UNITS).find(|units| all(*units) <= resident * limits.multiprocessors).unwrap_or(SEGMENT_UNITS)
 }
 
+/// A plane of a launch, with its pixels and its addresses.
+fn addressed(entry: &Entry, part: &PlaneLayout) -> TensorPlane {
+    let (source, destination) = (&entry.source.memory, &entry.destination.memory);
+    let of_frame = pixels(&entry.larger().layout, part, entry.alpha);
+    match entry.operation {
+        Operation::Decimate(_) => TensorPlane {
+            src: source.address,
+            src_pitch: source.pitch as u64,
+            decimated: destination.address,
+            ..of_frame
+        },
+        Operation::Interpolate(_) => TensorPlane {
+            src: entry.transparent.address,
+            src_pitch: entry.transparent.pitch as u64,
+            blurred: source.address,
+            dst: destination.address,
+            dst_pitch: destination.pitch as u64,
+            ..of_frame
+        },
+        _ => TensorPlane { decimated: source.address, blurred: destination.address, ..of_frame },
+    }
+}
+
 /// The launch of a batch.
 pub fn launch(batch: &[Entry], limits: DeviceLimits) -> Launch {
     // A long blur in the batch needs the kernel for long ones.
@@ -288,35 +311,13 @@ pub fn launch(batch: &[Entry], limits: DeviceLimits) -> Launch {
     let mut first_block = 0;
     for ((to, block_end), entry) in args.planes.iter_mut().zip(&mut args.block_end).zip(batch) {
         let (part, rect, segment_rows) = (part(entry), samples(entry), units * row_unit(entry));
-        let (source, destination) = (&entry.source.memory, &entry.destination.memory);
-        let of_frame = pixels(&entry.larger().layout, &part, entry.alpha);
-        let (addresses, blocks) = match entry.operation {
-            Operation::Decimate(_) => (
-                TensorPlane {
-                    src: source.address,
-                    src_pitch: source.pitch as u64,
-                    decimated: destination.address,
-                    ..of_frame
-                },
-                blocks(entry, segment_rows),
-            ),
+        let blocks = match entry.operation {
             Operation::Interpolate(_) => {
                 let resident = if part.channels == 3 { INTERPOLATE_BLOCKS_C3 } else { INTERPOLATE_BLOCKS };
                 let wanted = resident * u64::from(limits.multiprocessors) * work(entry) / all_work;
-                let addresses = TensorPlane {
-                    src: entry.transparent.address,
-                    src_pitch: entry.transparent.pitch as u64,
-                    blurred: source.address,
-                    dst: destination.address,
-                    dst_pitch: destination.pitch as u64,
-                    ..of_frame
-                };
-                (addresses, blocks(entry, 0).min((wanted as u32).max(1)))
+                blocks(entry, 0).min((wanted as u32).max(1))
             }
-            _ => {
-                let addresses = TensorPlane { decimated: source.address, blurred: destination.address, ..of_frame };
-                (addresses, blocks(entry, segment_rows))
-            }
+            _ => blocks(entry, segment_rows),
         };
         let [factor_across, factor_down] = entry.factors().map(Factor::get);
         *to = TensorPlane {
@@ -330,7 +331,7 @@ pub fn launch(batch: &[Entry], limits: DeviceLimits) -> Launch {
             segment_rows,
             first_block,
             blocks,
-            ..addresses
+            ..addressed(entry, &part)
         };
         first_block += blocks;
         *block_end = first_block;
