@@ -16,37 +16,32 @@ const ROW_ALIGNMENT: usize = 64;
 /// Planes start on this many bytes.
 const PLANE_ALIGNMENT: usize = 256;
 
-/// Where a plane is in a block, in bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PlaneOffset {
-    offset: usize,
-    pitch: usize,
-    len: usize,
-}
-
-impl PlaneOffset {
-    /// The plane in a block at this address.
-    pub fn within<A: Address>(&self, block: A) -> PlaneMemory<A> {
-        PlaneMemory { address: block.offset_by(self.offset), pitch: self.pitch, len: self.len }
-    }
-}
-
-/// Offsets for these planes, and the size of the block.
-pub fn plane_offsets(layouts: &[PlaneLayout]) -> (Vec<PlaneOffset>, usize) {
+/// Where these planes are in a block: their addresses count from its begin. Also returns the size of the block.
+pub fn plane_offsets(layouts: &[PlaneLayout]) -> (Vec<PlaneMemory<usize>>, usize) {
     let mut bytes = 0;
     let plane = |layout: &PlaneLayout| {
         let pitch = layout.row_bytes().next_multiple_of(ROW_ALIGNMENT);
-        let plane = PlaneOffset { offset: bytes, pitch, len: pitch * layout.height as usize };
+        let plane = PlaneMemory { address: bytes, pitch, len: pitch * layout.height as usize };
         bytes += plane.len.next_multiple_of(PLANE_ALIGNMENT);
         plane
     };
     (layouts.iter().map(plane).collect(), bytes)
 }
 
+/// The planes in a block at this address.
+fn within<A: Address>(planes: &[PlaneMemory<usize>], block: A) -> Vec<PlaneMemory<A>> {
+    let plane = |plane: &PlaneMemory<usize>| {
+        let PlaneMemory { address, pitch, len } = *plane;
+        PlaneMemory { address: block.offset_by(address), pitch, len }
+    };
+    planes.iter().map(plane).collect()
+}
+
 /// The memory for one of the two frames of a blur, allocated when a frame first needs it.
 pub struct FrameBuffers {
     layouts: Vec<PlaneLayout>,
-    planes: Vec<PlaneOffset>,
+    /// Where they are in a block.
+    planes: Vec<PlaneMemory<usize>>,
     /// Size of the block.
     bytes: usize,
     staging: Option<PinnedMemory>,
@@ -76,13 +71,13 @@ impl FrameBuffers {
     /// The planes in device memory.
     pub fn device_planes(&self) -> Vec<DevicePlane> {
         let address = self.device.as_ref().expect("`reserve` allocated it").address();
-        self.planes.iter().map(|plane| plane.within(address)).collect()
+        within(&self.planes, address)
     }
 
     /// The planes in the staging buffer.
     pub fn staging_planes(&self) -> Vec<HostPlaneMut> {
         let address = self.staging.as_ref().expect("`reserve` allocated it").address();
-        self.planes.iter().map(|plane| plane.within(address)).collect()
+        within(&self.planes, address)
     }
 
     /// A rectangle as it is copied between both blocks: whole rows with what is between them, which makes them one range of bytes.
@@ -127,9 +122,9 @@ mod tests {
         let planes = [(1920, 1080, 1, 8), (3, 5, 2, 8), (33, 2, 1, 16)];
         let layouts = planes.map(|(width, height, channels, depth)| PlaneLayout::new(width, height, channels, depth));
         let (planes, bytes) = plane_offsets(&layouts);
-        assert_eq!(planes[0], PlaneOffset { offset: 0, pitch: 1920, len: 1920 * 1080 });
-        assert_eq!(planes[1], PlaneOffset { offset: 1920 * 1080, pitch: 64, len: 320 });
-        assert_eq!(planes[2], PlaneOffset { offset: 1920 * 1080 + 512, pitch: 128, len: 256 });
+        assert_eq!(planes[0], PlaneMemory { address: 0, pitch: 1920, len: 1920 * 1080 });
+        assert_eq!(planes[1], PlaneMemory { address: 1920 * 1080, pitch: 64, len: 320 });
+        assert_eq!(planes[2], PlaneMemory { address: 1920 * 1080 + 512, pitch: 128, len: 256 });
         assert_eq!(bytes, 1920 * 1080 + 512 + 256);
     }
 }
