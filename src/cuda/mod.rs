@@ -16,7 +16,7 @@ pub mod transfer;
 use std::sync::Arc;
 
 use crate::filter::cover::Softness;
-use crate::filter::frame::PlaneLayout;
+use crate::filter::frame::{PlaneLayout, ValidFrames};
 use crate::filter::parts::Job;
 use crate::filter::picture::PictureGeometry;
 use crate::filter::plan::Plan;
@@ -32,7 +32,7 @@ pub use kernels::lower::DevicePlanes;
 pub use kernels::prebuilt::Image;
 pub use kernels::tiles::TILES;
 use pipeline::Pipeline;
-pub use pipeline::{Enqueued, PromisedFrames, Submission, SubmitError, SubmittedFrame, Times};
+pub use pipeline::{Enqueued, Submission, SubmitError, SubmittedFrame, Times};
 use process::EngineGuard;
 pub use program::Program;
 use program::Target;
@@ -129,7 +129,7 @@ impl CudaEngine {
     /// If the job was made for other layouts or other weights, or parts of a frame are covered of which one side is in host memory.
     pub fn submit(
         &mut self,
-        frames: &mut PromisedFrames,
+        frames: &ValidFrames,
         job: &Arc<Job>,
         soft: Option<&Softness>,
     ) -> Result<Submission, SubmitError> {

@@ -13,7 +13,7 @@ use std::time::Instant;
 use crate::cpu::CpuEngine;
 pub use crate::cuda::driver::api::load as load_driver;
 pub use crate::cuda::driver::device::ExternalContext;
-use crate::cuda::{CudaEngine, PromisedFrames, Submission, SubmitError};
+use crate::cuda::{CudaEngine, Submission, SubmitError};
 pub use crate::cuda::{CudaError, HostRegistration, PinnedSource};
 use crate::filter::BlurParams;
 pub use crate::filter::cover::{BlurRegion, Cover, Hide, Softness};
@@ -242,16 +242,14 @@ impl Engine {
         {
             return Ok(Ok(None));
         }
-        // SAFETY: `FrameAccess` promises it for as long as `access` lives.
+        // SAFETY: `FrameAccess` promises it for the memory and the streams of the frames, which `access` keeps alive: until the
+        // frame is completed or dropped, or for good if it is leaked.
         let frames = unsafe { work.validate(pair) }?;
         let (job, soft) = work.job(&mut self.jobs, frames.layouts(), TilesOf::Cuda);
         if job.is_empty() && are_on_host {
             return Ok(Ok(None));
         }
-        // SAFETY: `FrameAccess` promises it for the memory and the streams of the frames, which `access` keeps alive: until the
-        // frame is completed or dropped, or for good if it is leaked.
-        let mut frames = unsafe { PromisedFrames::new(frames) };
-        let state = cuda.submit(&mut frames, &job, soft).map(|submission| match submission {
+        let state = cuda.submit(&frames, &job, soft).map(|submission| match submission {
             Submission::InFlight(frame) => State::InFlight(frame, work.into()),
             Submission::Resident(enqueued) => {
                 if work.counts() {

@@ -199,9 +199,11 @@ impl ValidFrames {
     /// every row.
     ///
     /// # Safety
-    /// Each plane has its `len` bytes from its address on. As long as the result lives, nobody writes those of the source, and nobody
-    /// else accesses those of the destination. Planes of the destination overlap neither each other nor those of the source, unless both
-    /// frames are the same, for a cover in place.
+    /// Each plane has its `len` bytes from its address on. They stay valid, nobody writes those of the source, and nobody else accesses
+    /// those of the destination: as long as the result lives; until its submission to a device is completed or dropped; of frames that
+    /// stay on the device, until their streams have done the work; and for good if the engine says that the device may still use
+    /// them. Streams live as long, and they and device memory are of the engine's context. Planes of the destination overlap neither each
+    /// other nor those of the source, unless both frames are the same, for a cover in place.
     pub unsafe fn new(FramePair { layouts, source, destination }: FramePair) -> Result<Self, FrameError> {
         check_layouts(&layouts)?;
         let sides = [(Side::Input, source.as_ref().map(FrameMemory::sizes)), (Side::Output, Some(destination.sizes()))];

@@ -1,20 +1,22 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Enqueues a frame: upload, kernels, download, piece by piece. What is resident is neither uploaded nor downloaded.
 
-use super::frame_slot::{FrameSlot, PieceEvents};
-use super::promised_frames::PromisedFrames;
+use super::frame_slot::FrameSlot;
 use super::route::{Route, TransferPath};
-use crate::cuda::driver::{CopyAddress, Stream};
+use super::timer::{PieceEvents, Timer};
+use super::{streams_of, weights};
+use crate::cuda::driver::{CopyAddress, Event, Stream};
 use crate::cuda::error::CudaError;
 use crate::cuda::kernels::bytes::{self, ByteWrite};
 use crate::cuda::kernels::launch::Launch;
-use crate::cuda::kernels::lower::DevicePlanes;
 use crate::cuda::kernels::prebuilt::PrebuiltKernels;
 use crate::cuda::program::Program;
 use crate::cuda::transfer::schedule::Schedule;
 use crate::cuda::transfer::{CopyStreams, SharedPlanes, ThreadedCopy};
 use crate::filter::byte_rect::ByteRect;
-use crate::filter::frame::FrameMemory;
+use crate::filter::cover::Softness;
+use crate::filter::frame::{FrameMemory, ValidFrames};
+use crate::filter::parts::Job;
 use crate::filter::plane::{DevicePlane, HostPlaneMut, PlaneMemory};
 use crate::threads::Threads;
 
@@ -46,15 +48,18 @@ impl<'a> Streams<'a> {
 
 /// A frame that is enqueued, and all that it uses.
 pub struct FrameToEnqueue<'a> {
-    pub frames: &'a PromisedFrames,
+    pub frames: &'a ValidFrames,
+    pub job: &'a Job,
+    pub soft: Option<&'a Softness>,
     pub route: Route,
-    pub planes: &'a DevicePlanes,
     /// With this frame's addresses.
     pub program: &'a Program,
     pub schedule: &'a Schedule,
-    pub slot: &'a FrameSlot,
+    pub slot: &'a mut FrameSlot,
+    /// Of a frame that is timed.
+    pub timer: Option<&'a Timer>,
     pub streams: Streams<'a>,
-    /// They copy rectangles of covers.
+    /// They copy weights, and rectangles of covers.
     pub kernels: &'a PrebuiltKernels,
 }
 
@@ -64,17 +69,31 @@ const MAX_COPIES: usize = 4;
 const KERNEL_BYTES: usize = 1 << 20;
 
 impl FrameToEnqueue<'_> {
-    /// Enqueues all pieces. Pageable memory is staged meanwhile. The context is current, and nobody else uses the slot until
-    /// `streams` have done the work, also if this fails.
-    pub fn enqueue(&self, threads: &Threads) -> Result<(), CudaError> {
-        let FrameSlot { order, begin, .. } = self.slot;
-        for stream in self.frames.streams(self.streams.compute.device()).iter().flatten() {
+    /// Enqueues all pieces. Pageable memory is staged meanwhile, and what a cover leaves as it is copied then. The context is current,
+    /// and nobody else uses the slot until `streams` have done the work, also if this fails.
+    pub fn enqueue(self, threads: &Threads) -> Result<(), CudaError> {
+        let Streams { upload, compute, .. } = self.streams;
+        for stream in streams_of(self.frames, compute.device()).iter().flatten() {
             // The source has been written, and the destination read, by what is enqueued there.
-            self.streams.compute.wait_for(stream, order)?;
+            compute.wait_for(stream, &self.slot.order)?;
         }
-        if self.slot.is_timed {
-            self.streams.upload.record(begin)?;
+        if let Some(timer) = self.timer {
+            upload.record(&timer.begin)?;
         }
+        if let Some(soft) = self.soft {
+            let FrameSlot { nodes, workspace, .. } = &mut *self.slot;
+            // SAFETY: the program has memory for them at the beginning of the workspace, which is this frame's alone, as is `nodes`.
+            unsafe { weights::upload(nodes, self.kernels, soft, workspace.address(), compute) }?;
+        }
+        self.enqueue_pieces(threads)?;
+        if self.route.is_cover {
+            // While the device works.
+            self.frames.copy_planes(&self.job.copied_planes(), threads);
+        }
+        Ok(())
+    }
+
+    fn enqueue_pieces(&self, threads: &Threads) -> Result<(), CudaError> {
         let process_and_download = |piece: usize| -> Result<(), CudaError> {
             self.process(piece)?;
             self.download(piece)
@@ -106,14 +125,16 @@ impl FrameToEnqueue<'_> {
         Ok(())
     }
 
-    fn events(&self, piece: usize) -> &PieceEvents {
-        self.slot.events(piece, self.schedule.pieces.len())
+    /// Records the end of a stage of a piece. The events with times come first: when the frame is done, so are they.
+    fn record(&self, stream: &Stream, piece: usize, end: fn(&PieceEvents) -> &Event) -> Result<(), CudaError> {
+        let timed = self.timer.iter().flat_map(|timer| timer.of_piece(piece, self.schedule.pieces.len()));
+        timed.chain([&self.slot.events[piece]]).try_for_each(|events| stream.record(end(events)))
     }
 
     /// Enqueues the upload of a piece, which is in the staging buffer on the staged path.
     fn upload(&self, piece: usize) -> Result<(), CudaError> {
         let (stream, rects) = (self.streams.upload, &self.schedule.pieces[piece].upload[..]);
-        let (buffers, to) = (&self.slot.source, &self.planes.sources);
+        let (buffers, to) = (&self.slot.source, &self.slot.planes.sources);
         // SAFETY: the rectangles are in the source or the staging buffer, and in the slot's device memory, which live until the
         // copy is complete: the frames by their owner's promise, the slot because it is leaked if that is not known.
         unsafe {
@@ -130,39 +151,38 @@ impl FrameToEnqueue<'_> {
                 _ => (),
             }
         }
-        stream.record(&self.events(piece).uploaded)
+        self.record(stream, piece, |events| &events.uploaded)
     }
 
     /// Enqueues the kernels of a piece.
     fn process(&self, piece: usize) -> Result<(), CudaError> {
-        let (stream, events) = (self.streams.compute, self.events(piece));
+        let stream = self.streams.compute;
         let sections = self.schedule.pieces[piece].sections.clone();
         if sections.is_empty() {
             return Ok(());
         }
         if self.route.by_events {
-            stream.wait(&events.uploaded)?;
+            stream.wait(&self.slot.events[piece].uploaded)?;
         }
         for section in sections {
             // SAFETY: the planes are the frame's or the slot's, and the workspace is large enough for the whole frame; all live
             // until the kernels have ended.
             unsafe { self.program.enqueue(stream, section) }?;
         }
-        stream.record(&events.processed)
+        self.record(stream, piece, |events| &events.processed)
     }
 
     /// Enqueues the download of a piece.
     fn download(&self, piece: usize) -> Result<(), CudaError> {
-        let (stream, rects, events) =
-            (self.streams.download, &self.schedule.pieces[piece].download[..], self.events(piece));
+        let (stream, rects) = (self.streams.download, &self.schedule.pieces[piece].download[..]);
         let (is_cover, is_last) = (self.route.is_cover, piece + 1 == self.schedule.pieces.len());
         if is_cover && !is_last {
             return Ok(());
         }
         if self.route.by_events {
-            stream.wait(&events.processed)?;
+            stream.wait(&self.slot.events[piece].processed)?;
         }
-        let (buffers, from) = (self.slot.downloads(is_cover), &self.planes.destinations);
+        let (buffers, from) = (self.slot.downloads(is_cover), &self.slot.planes.destinations);
         let is_small = || rects.len() > MAX_COPIES || rects.iter().map(ByteRect::size).sum::<usize>() <= KERNEL_BYTES;
         // SAFETY: the rectangles are in the slot's device memory, and in the destination or the staging buffer, which live
         // until the copy is complete.
@@ -182,7 +202,7 @@ impl FrameToEnqueue<'_> {
         }
         // Bands of a staged frame are waited for one by one, of others only the end is.
         if self.route.paths[1] == TransferPath::Staged || is_last {
-            stream.record(&events.downloaded)?;
+            self.record(stream, piece, |events| &events.downloaded)?;
         }
         Ok(())
     }

@@ -4,22 +4,15 @@
 
 use std::sync::Arc;
 
-use super::promised_frames::PromisedFrames;
 use super::route::{Route, TransferPath};
+use super::timer::PieceEvents;
 use crate::cuda::driver::device::Device;
 use crate::cuda::driver::{DeviceMemory, Event, PinnedMemory, Stream, Workspace};
 use crate::cuda::error::CudaError;
 use crate::cuda::kernels::lower::DevicePlanes;
 use crate::cuda::transfer::FrameBuffers;
-use crate::filter::frame::{PlaneLayout, Split};
+use crate::filter::frame::{PlaneLayout, Split, ValidFrames};
 use crate::filter::plane::DevicePlane;
-
-/// The ends of the upload, the kernels and the download of a piece of a frame.
-pub struct PieceEvents {
-    pub uploaded: Event,
-    pub processed: Event,
-    pub downloaded: Event,
-}
 
 /// The memory and the events of a frame.
 pub struct FrameSlot {
@@ -27,56 +20,72 @@ pub struct FrameSlot {
     layouts: Vec<PlaneLayout>,
     pub source: FrameBuffers,
     pub destination: FrameBuffers,
+    /// The planes that the kernels read and write, of which those of resident frames are their own.
+    pub planes: DevicePlanes,
     pub workspace: Workspace<DeviceMemory>,
     /// The nodes of its weights.
     pub nodes: Workspace<PinnedMemory>,
-    /// Orders the frame behind the streams of a resident source or destination; without a time.
+    /// Orders the frame behind the streams of a resident source or destination.
     pub order: Event,
-    /// Before all else of a frame that is timed.
-    pub begin: Event,
-    /// Of the first and the last piece of a frame that is timed.
-    timed: [PieceEvents; 2],
     /// Of all pieces; without times, with which a frame takes longer.
-    untimed: Vec<PieceEvents>,
-    /// Whether the frame is timed: whether `begin`, and the events of the first and the last piece, have times.
-    pub is_timed: bool,
-}
-
-impl PieceEvents {
-    fn new(event: impl Fn() -> Result<Event, CudaError>) -> Result<Self, CudaError> {
-        Ok(Self { uploaded: event()?, processed: event()?, downloaded: event()? })
-    }
+    pub events: Vec<PieceEvents>,
 }
 
 fn unsplit(layout: &PlaneLayout) -> PlaneLayout {
     PlaneLayout { split: Split::Whole, ..*layout }
 }
 
+/// Slots of no frame.
+#[derive(Default)]
+pub struct IdleSlots(Vec<FrameSlot>);
+
+impl IdleSlots {
+    /// A slot with everything that a frame on this route, in so many pieces, needs.
+    pub fn take(
+        &mut self,
+        frames: &ValidFrames,
+        route: &Route,
+        pieces: usize,
+        stream: &Stream,
+    ) -> Result<FrameSlot, CudaError> {
+        // Slots for other frames are freed first, so that the memory of both is never allocated together.
+        self.0.retain(|slot| slot.layouts.iter().copied().eq(frames.layouts().iter().map(unsplit)));
+        let mut slot = self.0.pop().map_or_else(|| FrameSlot::new(frames.layouts(), stream.device()), Ok)?;
+        slot.reserve(route, pieces, stream)?;
+        let of = |planes: Option<&[DevicePlane]>, buffers: &FrameBuffers| {
+            planes.map_or_else(|| buffers.device_planes(), <[DevicePlane]>::to_vec)
+        };
+        slot.planes = DevicePlanes {
+            sources: of(frames.source().device_planes(), &slot.source),
+            destinations: of(frames.destination().device_planes(), slot.downloads(route.is_cover)),
+        };
+        Ok(slot)
+    }
+
+    /// Takes back the slot of a frame that is done.
+    pub fn put_back(&mut self, slot: Option<FrameSlot>) {
+        self.0.extend(slot);
+    }
+}
+
 impl FrameSlot {
     /// For frames of these planes. No memory is allocated yet.
-    pub fn new(layouts: &[PlaneLayout], device: &Arc<Device>) -> Result<Self, CudaError> {
+    fn new(layouts: &[PlaneLayout], device: &Arc<Device>) -> Result<Self, CudaError> {
         let layouts: Vec<PlaneLayout> = layouts.iter().map(unsplit).collect();
         Ok(Self {
             source: FrameBuffers::new(&layouts),
             destination: FrameBuffers::new(&layouts),
             layouts,
+            planes: DevicePlanes::default(),
             workspace: Workspace::default(),
             nodes: Workspace::default(),
             order: Event::new(device)?,
-            begin: Event::timed(device)?,
-            timed: [PieceEvents::new(|| Event::timed(device))?, PieceEvents::new(|| Event::timed(device))?],
-            untimed: Vec::new(),
-            is_timed: false,
+            events: Vec::new(),
         })
     }
 
-    /// Whether it is for frames of these planes.
-    pub fn is_for(&self, layouts: &[PlaneLayout]) -> bool {
-        self.layouts.iter().copied().eq(layouts.iter().map(unsplit))
-    }
-
-    /// Allocates what a frame on this route, in so many pieces, needs and is not there yet. A cover is made in the memory of the source.
-    pub fn reserve(&mut self, route: &Route, pieces: usize, stream: &Stream) -> Result<(), CudaError> {
+    /// Allocates what is needed and not there yet. A cover is made in the memory of the source.
+    fn reserve(&mut self, route: &Route, pieces: usize, stream: &Stream) -> Result<(), CudaError> {
         let mut is_new = false;
         for (side, path) in route.paths.into_iter().enumerate() {
             let buffers = if side == 0 || route.is_cover { &mut self.source } else { &mut self.destination };
@@ -84,35 +93,15 @@ impl FrameSlot {
                 is_new |= buffers.reserve(path == TransferPath::Staged, stream)?;
             }
         }
-        while self.untimed.len() < pieces {
-            self.untimed.push(PieceEvents::new(|| Event::new(stream.device()))?);
+        while self.events.len() < pieces {
+            self.events.push(PieceEvents::new(|| Event::new(stream.device()))?);
         }
         // The stream clears the memory, and other streams use it.
         if is_new { stream.synchronize() } else { Ok(()) }
     }
 
-    /// The planes that the kernels read and write, of which those of resident frames are their own.
-    pub fn planes(&self, frames: &PromisedFrames, is_cover: bool) -> DevicePlanes {
-        let of = |planes: Option<&[DevicePlane]>, buffers: &FrameBuffers| {
-            planes.map_or_else(|| buffers.device_planes(), <[DevicePlane]>::to_vec)
-        };
-        DevicePlanes {
-            sources: of(frames.source().device_planes(), &self.source),
-            destinations: of(frames.destination().device_planes(), self.downloads(is_cover)),
-        }
-    }
-
     /// Where a frame is downloaded from.
     pub fn downloads(&self, is_cover: bool) -> &FrameBuffers {
         if is_cover { &self.source } else { &self.destination }
-    }
-
-    /// The events of a piece of `count`, for which there are events.
-    pub fn events(&self, piece: usize, count: usize) -> &PieceEvents {
-        match piece {
-            0 if self.is_timed => &self.timed[0],
-            piece if self.is_timed && piece + 1 == count => &self.timed[1],
-            piece => &self.untimed[piece],
-        }
     }
 }

@@ -8,33 +8,33 @@
 mod enqueue;
 mod frame_slot;
 mod prepared;
-mod promised_frames;
 mod resident;
 mod route;
 mod submitted;
-mod timing_sampler;
+mod timer;
 mod transferred;
 mod weights;
 
 use std::sync::Arc;
 
 use super::driver::Stream;
+use super::driver::device::Device;
 use super::error::CudaError;
 use super::selector::KernelSelector;
 use super::shared_device::SharedDevice;
 use super::transfer::CopyStreams;
+use super::transfer::adaptive_wait::AdaptiveWait;
 use crate::filter::cover::Softness;
+use crate::filter::frame::{FrameMemory, ValidFrames};
 use crate::filter::parts::Job;
 use crate::process;
 use crate::threads::Threads;
-use frame_slot::FrameSlot;
+use frame_slot::IdleSlots;
 use prepared::PreparedJobs;
-pub use promised_frames::PromisedFrames;
 pub use resident::Enqueued;
 use resident::{FrameCopy, ResidentState};
-use route::Route;
 pub use submitted::{SubmitError, SubmittedFrame, Times};
-use transferred::Pace;
+use timer::Timers;
 use weights::WeightUploads;
 
 /// A frame that was submitted.
@@ -52,14 +52,12 @@ pub struct Pipeline {
     copy_streams: Arc<CopyStreams>,
     compute: Stream,
     jobs: PreparedJobs,
-    /// Of frames with an upload or a download: that are blurred, and of which parts are covered.
-    paces: [Pace; 2],
-    /// The job of the last such frame that was blurred. Frames of another one take another time.
-    timed_job: Option<Arc<Job>>,
+    slots: IdleSlots,
+    timers: Timers,
+    /// For frames that are blurred as a whole, and for frames of which parts are covered.
+    waits: [AdaptiveWait; 2],
     /// They copy to and from staging buffers.
     threads: Arc<Threads>,
-    /// Slots of no frame.
-    idle: Vec<FrameSlot>,
     /// Created with the first frame that stays on the device.
     resident: Option<ResidentState>,
     /// Created with the first such frame of which parts are covered in a copy.
@@ -76,10 +74,10 @@ impl Pipeline {
             copy_streams: shared.copy_streams()?,
             compute: Stream::new(shared.device())?,
             jobs: PreparedJobs::default(),
-            paces: Default::default(),
-            timed_job: None,
+            slots: IdleSlots::default(),
+            timers: Timers::default(),
+            waits: Default::default(),
             threads: process::threads(),
-            idle: Vec::new(),
             resident: None,
             frame_copy: None,
             weights: WeightUploads::default(),
@@ -90,18 +88,30 @@ impl Pipeline {
     pub fn submit(
         &mut self,
         selector: &mut KernelSelector,
-        frames: &mut PromisedFrames,
+        frames: &ValidFrames,
         job: &Arc<Job>,
         soft: Option<&Softness>,
     ) -> Result<Submission, SubmitError> {
-        let route = Route::new(frames, job, self.bands, self.copy_streams.in_flight());
-        if route.is_resident() {
+        if frames.are_on_device() {
             self.submit_resident(selector, frames, job, soft).map(Submission::Resident)
         } else {
-            let frame = self.submit_transfer(selector, frames, job, soft, route)?;
+            let frame = self.submit_transfer(selector, frames, job, soft)?;
             Ok(Submission::InFlight(Box::new(frame)))
         }
     }
+}
+
+/// The streams that order the accesses to the source and to the destination, if these are resident and have one.
+fn streams_of(frames: &ValidFrames, device: &Arc<Device>) -> [Option<Stream>; 2] {
+    fn handle<A>(frame: &FrameMemory<A>) -> Option<usize> {
+        match frame {
+            FrameMemory::Device { stream, .. } => *stream,
+            FrameMemory::Host(_) => None,
+        }
+    }
+    // SAFETY: whoever made the frames has promised that their streams are of this context and live until the work on them is done.
+    let borrow = |handle: usize| unsafe { Stream::borrowed(handle, device) };
+    [handle(frames.source()), handle(frames.destination())].map(|handle| handle.map(borrow))
 }
 
 /// What is in `slot`, which is made if there is none.

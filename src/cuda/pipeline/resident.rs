@@ -3,25 +3,22 @@
 //! of several streams share, and the times of some frames. The calling thread waits only for a frame without a stream, when the workspace
 //! grows, and for the upload of weights three frames ago.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::promised_frames::PromisedFrames;
-use super::timing_sampler::TimingSampler;
-use super::{Pipeline, SubmitError, get_or_make};
+use super::timer::{Timer, Timers};
+use super::{Pipeline, SubmitError, get_or_make, streams_of};
 use crate::cuda::driver::device::Device;
 use crate::cuda::driver::{DeviceMemory, Event, Stream, Workspace};
 use crate::cuda::error::CudaError;
 use crate::cuda::kernels::lower::DevicePlanes;
+use crate::cuda::program::Program;
 use crate::cuda::selector::KernelSelector;
 use crate::cuda::transfer::schedule::Division;
 use crate::filter::cover::Softness;
+use crate::filter::frame::ValidFrames;
 use crate::filter::parts::Job;
 use crate::filter::plane::DevicePlane;
-
-/// Timers in use at once. While all are running, frames are not timed.
-const TIMERS: usize = 4;
 
 impl Pipeline {
     /// Enqueues a frame that stays on the device, on the destination's stream, else the source's, else the engine's. If a frame is
@@ -29,14 +26,14 @@ impl Pipeline {
     pub(super) fn submit_resident(
         &mut self,
         selector: &mut KernelSelector,
-        frames: &PromisedFrames,
+        frames: &ValidFrames,
         job: &Arc<Job>,
         soft: Option<&Softness>,
     ) -> Result<Enqueued, SubmitError> {
         let device = Arc::clone(selector.device());
-        let [sources, destinations] = frames.device_planes().map(<[DevicePlane]>::to_vec);
-        let planes = DevicePlanes { sources, destinations };
-        let streams = frames.streams(&device);
+        let of = |planes: Option<&[DevicePlane]>| planes.unwrap_or_default().to_vec();
+        let (sources, destinations) = (of(frames.source().device_planes()), of(frames.destination().device_planes()));
+        let (planes, streams) = (DevicePlanes { sources, destinations }, streams_of(frames, &device));
         let stream = streams.iter().flatten().next_back().unwrap_or(&self.compute);
         let resident = get_or_make(&mut self.resident, || ResidentState::new(&device))?;
         let grow = |workspace: &mut Workspace<_>, bytes| resident.use_of_workspace.replace(workspace, bytes, stream);
@@ -56,18 +53,17 @@ impl Pipeline {
                 return enqueue(0);
             }
             if copied.is_empty() || program.is_empty(0) {
-                copy_planes(&copied, frames, stream)?;
+                copy_planes(&copied, &planes, job, stream)?;
                 enqueue(0)?;
             } else {
                 let copy = get_or_make(frame_copy, || FrameCopy::new(&device))?;
-                copy.enqueue(&copied, frames, stream)?;
+                copy.enqueue(&copied, &planes, job, stream)?;
                 enqueue(0)?;
                 stream.wait(&copy.end)?;
             }
             enqueue(1)
         };
-        let bytes = program.workspace_bytes;
-        resident.enqueue(bytes, &streams, stream, program.specialised, work).map_err(|error| {
+        resident.enqueue(&program, (&streams, stream), &mut self.timers, work).map_err(|error| {
             // Work that was enqueued before the failure may still use the frames.
             let copy = self.frame_copy.as_ref().map(|copy| &copy.stream);
             let settled = [Some(stream), copy].map(|stream| stream.is_none_or(|stream| stream.synchronize().is_ok()));
@@ -98,9 +94,9 @@ impl FrameCopy {
     }
 
     /// Enqueues a copy of planes of the source to the destination behind what is on `after`. `end` is its end.
-    fn enqueue(&self, planes: &[usize], frames: &PromisedFrames, after: &Stream) -> Result<(), CudaError> {
+    fn enqueue(&self, copied: &[usize], planes: &DevicePlanes, job: &Job, after: &Stream) -> Result<(), CudaError> {
         self.stream.wait_for(after, &self.begin)?;
-        copy_planes(planes, frames, &self.stream)?;
+        copy_planes(copied, planes, job, &self.stream)?;
         self.stream.record(&self.end)
     }
 }
@@ -122,7 +118,6 @@ pub struct ResidentState {
     workspace: Workspace<DeviceMemory>,
     /// Orders two streams.
     order: Event,
-    timers: TimerPool,
 }
 
 /// The last use of the workspace.
@@ -161,35 +156,41 @@ impl ResidentState {
             use_of_workspace: LastUse { stream: None, end: Event::new(device)? },
             workspace: Workspace::default(),
             order: Event::new(device)?,
-            timers: TimerPool::new(device)?,
         })
     }
 
-    /// Enqueues `work` on `stream`, for a frame with these streams. It gets the address of the workspace, of which it needs so
-    /// many bytes. What is enqueued later on the source's stream, such as writing the next frame into it, waits for this frame.
-    /// What `work` enqueues on another stream waits for `stream`, which waits for its end. The context is current.
+    /// Enqueues `work`, which enqueues the program, on `stream`, for a frame with these `streams`. It gets the address of the workspace.
+    /// What is enqueued later on the source's stream, such as writing the next frame into it, waits for this frame. What `work`
+    /// enqueues on another stream waits for `stream`, which waits for its end. The context is current.
     pub fn enqueue(
         &mut self,
-        bytes: usize,
-        streams: &[Option<Stream>; 2],
-        stream: &Stream,
-        specialised: Option<bool>,
+        Program { workspace_bytes, specialised, .. }: &Program,
+        (streams, stream): (&[Option<Stream>; 2], &Stream),
+        timers: &mut Timers,
         work: impl FnOnce(u64) -> Result<(), CudaError>,
     ) -> Result<Enqueued, CudaError> {
+        let uses_workspace = *workspace_bytes > 0;
         let handle = stream.raw() as usize;
         let last = &mut self.use_of_workspace;
-        if bytes > 0 && last.stream.is_some_and(|last| last != handle) {
+        if uses_workspace && last.stream.is_some_and(|last| last != handle) {
             stream.wait(&last.end)?;
         }
         let other_source = streams[0].as_ref().filter(|source| source.raw() as usize != handle);
         if let Some(source) = other_source {
             stream.wait_for(source, &self.order)?;
         }
-        let kernel = self.timers.next_frame();
-        self.timers.start(stream)?;
+        let timer = timers.next(None, stream.device())?;
+        // The time of an earlier frame, which is done.
+        let kernel = timer.as_ref().and_then(|_| timers.read());
+        if let Some(Timer { begin, .. }) = &timer {
+            stream.record(begin)?;
+        }
         work(self.workspace.address())?;
-        self.timers.stop(stream)?;
-        if bytes > 0 {
+        if let Some(timer) = timer {
+            stream.record(&timer.last.processed)?;
+            timers.leave_running(timer);
+        }
+        if uses_workspace {
             stream.record(&last.end)?;
             last.stream = Some(handle);
         }
@@ -200,71 +201,16 @@ impl ResidentState {
         if synchronized {
             stream.synchronize()?;
         }
-        Ok(Enqueued { specialised, synchronized, kernel })
+        Ok(Enqueued { specialised: *specialised, synchronized, kernel })
     }
 }
 
 /// Copies planes of the source to the destination. Both are on the device and do not overlap.
-fn copy_planes(planes: &[usize], frames: &PromisedFrames, stream: &Stream) -> Result<(), CudaError> {
-    let (layouts, [sources, destinations]) = (frames.layouts(), frames.device_planes());
-    planes.iter().try_for_each(|plane| {
-        let layout = &layouts[*plane];
+fn copy_planes(copied: &[usize], planes: &DevicePlanes, job: &Job, stream: &Stream) -> Result<(), CudaError> {
+    copied.iter().try_for_each(|plane| {
+        let (from, to) = (&planes.sources[*plane], &planes.destinations[*plane]);
+        let layout = &job.plan.layouts()[*plane];
         // SAFETY: both planes hold the rows and live until the copy is complete, as the owner of the frames promises.
-        unsafe { stream.copy(&sources[*plane], &destinations[*plane], layout.row_bytes(), layout.height as usize) }
+        unsafe { stream.copy(from, to, layout.row_bytes(), layout.height as usize) }
     })
-}
-
-/// Pairs of events around the kernels of some frames.
-struct TimerPool {
-    idle: Vec<[Event; 2]>,
-    /// Those whose times have not been read yet, the oldest first.
-    running: VecDeque<[Event; 2]>,
-    frames: TimingSampler,
-    /// Whether the frame at hand is timed, if there is a timer.
-    is_timing: bool,
-}
-
-impl TimerPool {
-    fn new(device: &Arc<Device>) -> Result<Self, CudaError> {
-        let timer = |_| Ok([Event::timed(device)?, Event::timed(device)?]);
-        let idle = (0..TIMERS).map(timer).collect::<Result<_, CudaError>>()?;
-        Ok(Self { idle, running: VecDeque::new(), frames: TimingSampler::default(), is_timing: false })
-    }
-
-    /// Decides whether the next frame is timed, and returns the time of an earlier one if it is known.
-    fn next_frame(&mut self) -> Option<Duration> {
-        self.is_timing = self.frames.next_frame();
-        if self.is_timing { self.read() } else { None }
-    }
-
-    /// The events of the frame at hand, if it is timed.
-    fn of_frame(&self) -> Option<&[Event; 2]> {
-        self.idle.last().filter(|_| self.is_timing)
-    }
-
-    /// Records the begin of the kernels.
-    fn start(&self, stream: &Stream) -> Result<(), CudaError> {
-        self.of_frame().map_or(Ok(()), |[begin, _]| stream.record(begin))
-    }
-
-    /// Records the end of the kernels.
-    fn stop(&mut self, stream: &Stream) -> Result<(), CudaError> {
-        if let Some([_, end]) = self.of_frame() {
-            stream.record(end)?;
-            self.running.extend(self.idle.pop());
-        }
-        Ok(())
-    }
-
-    /// The time of the oldest running timer, if its frame is done.
-    fn read(&mut self) -> Option<Duration> {
-        let [_, end] = self.running.front()?;
-        if !end.is_done().ok()? {
-            return None;
-        }
-        let timer = self.running.pop_front()?;
-        let time = timer[0].elapsed_until(&timer[1]).ok();
-        self.idle.push(timer);
-        time
-    }
 }

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::frame_slot::FrameSlot;
 use super::route::Route;
+use super::timer::Timer;
 use crate::cuda::driver::Event;
 use crate::cuda::driver::device::Device;
 use crate::cuda::error::CudaError;
@@ -48,6 +49,8 @@ impl From<CudaError> for SubmitError {
 pub struct SubmittedFrame {
     /// `None` once the device has stopped using it, or when that can never be known.
     pub(super) slot: Option<FrameSlot>,
+    /// Of a frame that is timed.
+    pub(super) timer: Option<Timer>,
     pub(super) schedule: Arc<Schedule>,
     pub(super) route: Route,
     /// Where the frame is downloaded to; empty if it stays on the device.
@@ -84,7 +87,7 @@ impl SubmittedFrame {
         match settled {
             Ok(_current) => {
                 // While the context is current.
-                drop(slot);
+                drop((slot, self.timer.take()));
                 Ok(())
             }
             Err(error) => {
@@ -96,8 +99,7 @@ impl SubmittedFrame {
 
     /// The end of its last piece.
     fn downloaded<'a>(&self, slot: &'a FrameSlot) -> &'a Event {
-        let count = self.schedule.pieces.len();
-        &slot.events(count - 1, count).downloaded
+        &slot.events[self.schedule.pieces.len() - 1].downloaded
     }
 
     /// Whether it can be completed without waiting.
