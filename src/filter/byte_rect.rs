@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
-//! What a rectangle covers in a plane, as rectangles of whole bytes, which can be copied and filled without knowing samples.
+//! The bytes that a rectangle covers in a plane. They are rectangles of whole bytes, which can be copied and filled without
+//! knowledge of the samples.
 
 use std::ops::Range;
 
@@ -8,26 +9,26 @@ use super::picture::FieldRect;
 use super::plane::{Address, PlaneMemory};
 use super::regions::{self, Rect};
 
-/// Bytes of a plane: the same range in every row of some rows of it.
+/// A rectangle of bytes of a plane: the same range of bytes in each of its rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ByteRect {
-    /// The plane.
+    /// The index of the plane.
     pub plane: usize,
-    /// Its first row, in rows of the plane.
+    /// The first row of the rectangle, in rows of the plane.
     pub row: usize,
-    /// Rows of the plane from one of its rows to the next, 1, or 2 for a field.
+    /// The distance between two rows of the rectangle, in rows of the plane: 1, or 2 for a field.
     pub row_step: usize,
-    /// The number of its rows, at least 1.
+    /// The number of rows, at least 1.
     pub rows: usize,
-    /// Its first byte in each row.
+    /// The index of the first byte in each row.
     pub byte: usize,
-    /// Its bytes in each row, at least 1.
+    /// The number of bytes in each row, at least 1.
     pub bytes: usize,
 }
 
 impl ByteRect {
-    /// The bytes of what is covered in a plane, at most two rectangles. Of a pair of pixels of packed 4:2:2 that is half
-    /// covered, the luma of the other pixel is not among them.
+    /// The bytes that a rectangle of a field covers in its plane, as at most two rectangles. If it covers half of a pair of
+    /// pixels of packed 4:2:2, the luma of the other pixel is left out.
     pub fn covered(plane: usize, FieldRect { field, rect }: FieldRect) -> impl Iterator<Item = Self> {
         let (row, row_step, first_byte) = (field.plane_row(rect.y()), field.step, field.first_byte());
         let rect_of = move |[start, end]: [usize; 2]| Self {
@@ -41,7 +42,7 @@ impl ByteRect {
         field.layout.byte_ranges(rect.x(), rect.right()).into_iter().filter(|[start, end]| start < end).map(rect_of)
     }
 
-    /// The bytes of all pixels of a rectangle, whole pairs of packed 4:2:2 among them.
+    /// The bytes of all pixels of a rectangle; for packed 4:2:2, of all pairs of pixels that it touches.
     pub fn of_pixels(plane: usize, FieldRect { field, rect }: FieldRect) -> Self {
         let (columns, pixel) = (field.layout.columns(rect), field.layout.pixel_bytes());
         Self {
@@ -54,17 +55,17 @@ impl ByteRect {
         }
     }
 
-    /// All bytes of some rows of a plane that are samples.
+    /// The bytes of all samples in these rows of a plane.
     pub fn of_rows(plane: usize, layout: &PlaneLayout, rows: Range<usize>) -> Self {
         Self { plane, row: rows.start, row_step: 1, rows: rows.len(), byte: 0, bytes: layout.row_bytes() }
     }
 
-    /// Some of its rows, from 0 on.
+    /// The part of the rectangle with these rows, counted from its first row.
     pub fn part(&self, rows: Range<usize>) -> Self {
         Self { row: self.row + rows.start * self.row_step, rows: rows.len(), ..*self }
     }
 
-    /// The smallest rectangle of rows that follow each other with the bytes of both, which are of one plane.
+    /// The smallest rectangle with `row_step` 1 that contains both rectangles, which are in the same plane.
     pub fn hull(&self, other: &Self) -> Self {
         let end = |rect: &Self| [rect.row + (rect.rows - 1) * rect.row_step + 1, rect.byte + rect.bytes];
         let ([bottom, right], [other_bottom, other_right]) = (end(self), end(other));
@@ -73,31 +74,32 @@ impl ByteRect {
         Self { plane: self.plane, row, row_step: 1, rows, byte, bytes }
     }
 
-    /// Extended to multiples of `unit` bytes from the first byte of rows of `row_bytes` bytes on.
+    /// The rectangle extended on both sides to multiples of `unit` bytes in the row, but at most to the end of rows of
+    /// `row_bytes` bytes.
     pub fn aligned(&self, unit: usize, row_bytes: usize) -> Self {
         let (byte, right) = (self.byte / unit * unit, self.byte + self.bytes);
         Self { byte, bytes: right.next_multiple_of(unit).min(row_bytes) - byte, ..*self }
     }
 
-    /// The number of its bytes.
+    /// The number of bytes.
     pub fn size(&self) -> usize {
         self.rows * self.bytes
     }
 
-    /// Where its rows are, in the memory of its plane.
+    /// The memory of the rectangle, in the memory of its plane.
     pub fn within<A: Address>(&self, plane: &PlaneMemory<A>) -> PlaneMemory<A> {
         plane.every(self.row, self.row_step).from_byte(self.byte)
     }
 
-    /// The rows, in rows of the plane.
+    /// The numbers of the rows in the plane.
     pub fn plane_rows(&self) -> impl Iterator<Item = usize> + use<> {
         (self.row..).step_by(self.row_step).take(self.rows)
     }
 
-    /// Whether a byte is in both.
+    /// Whether the two rectangles share a byte.
     pub fn overlaps(&self, other: &Self) -> bool {
         let last_row = |rect: &Self| rect.row + (rect.rows - 1) * rect.row_step;
-        // Fields of the same plane have the same step.
+        // Two fields of a plane have the same step, but share no rows.
         let shares_rows = self.row_step != other.row_step || self.row % self.row_step == other.row % other.row_step;
         self.plane == other.plane
             && shares_rows
@@ -108,7 +110,7 @@ impl ByteRect {
     }
 }
 
-/// The bytes of all rectangles, in rectangles that do not overlap.
+/// The bytes of all rectangles, as rectangles that do not overlap.
 pub fn disjoint(rects: impl IntoIterator<Item = ByteRect>) -> Vec<ByteRect> {
     let key = |rect: &ByteRect| (rect.plane, rect.row_step, rect.row % rect.row_step);
     let mut rects: Vec<ByteRect> = rects.into_iter().collect();

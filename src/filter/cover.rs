@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
-//! What hides parts of a frame, and the plan of it. Regions are blurred by the plans of whole frames, so they have the bytes of the
-//! full-frame blur.
+//! Covers, which hide parts of a frame, and their plans. Regions are blurred by the plans for whole frames, so they have the
+//! bytes of the full-frame blur.
 
 use std::sync::Arc;
 
@@ -16,58 +16,59 @@ use super::regions::{self, Rect};
 use super::samples::covered_fields;
 use super::weights::{self, Weights};
 
-/// What hides which parts of a frame. Rectangles are in luma samples and rounded outwards in subsampled planes; what is
-/// beyond the frame is ignored. Neither the order of regions nor duplicates matter.
+/// A cover: what is hidden in a frame, and how. Rectangles are in luma samples and are rounded outwards in subsampled planes. The
+/// part of a rectangle beyond the frame is ignored. Neither the order of regions nor duplicates matter.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Cover {
-    /// What hides.
+    /// What hides, and where.
     pub hide: Hide,
-    /// How much of the cover shows; `None` if all of it does.
+    /// The weights of the cover; `None` if it hides completely.
     pub soft: Option<Softness>,
 }
 
-/// What hides parts of a frame.
+/// What hides parts of a frame, and where.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Hide {
-    /// The bytes of the full-frame blur, each channel by itself: weighted by alpha, the colour would stay where alpha is 0.
+    /// The bytes of the full-frame blur, with each channel blurred independently. A blur weighted by alpha would leave the colour
+    /// unchanged where alpha is 0.
     Blur {
         /// Which channels are blurred; the others keep their values.
         planes: Selection,
-        /// What is blurred.
+        /// The rectangles that are blurred.
         regions: Vec<BlurRegion>,
     },
-    /// Cells of one colour. Where regions overlap, the larger cells count.
+    /// Cells of one colour. Where regions overlap, the larger cells are visible.
     Mosaic(Vec<MosaicRegion>),
     /// One colour.
     Fill {
-        /// What is covered.
+        /// The rectangles that are filled.
         rects: Vec<Rect>,
         /// The colour, one element for each plane.
         values: Vec<PlaneValues>,
     },
 }
 
-/// A rectangle that is blurred.
+/// A rectangle and its blur.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct BlurRegion {
-    /// In luma samples of the frame. What is beyond the frame is ignored.
+    /// The rectangle, in luma samples of the frame. The part beyond the frame is ignored.
     pub rect: Rect,
-    /// The Gaussian. Where regions overlap, the one with the larger σ counts.
+    /// The Gaussian. Where regions overlap, the one with the larger σ is visible.
     pub params: BlurParams,
 }
 
-/// How much of a cover shows: `(weight · cover + (255 - weight) · sample + 127) / 255` for each sample that it writes.
+/// Weights of a cover. Each sample that the cover writes becomes `(weight · cover + (255 - weight) · sample + 127) / 255`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Softness {
-    /// Of the cover, for frames of this size.
+    /// The weights of the cover, for frames of this size.
     pub weights: Weights,
-    /// The samples that the blurs do not see, so that objects do not glow beside themselves: they see an estimate from what is
-    /// around them.
+    /// The weights of the samples that are left out of the blurs. The blurs read an estimate from the surroundings instead, so
+    /// that the colours of an object do not bleed into the blur around it.
     pub excluded: Option<Weights>,
 }
 
 impl Softness {
-    /// All weights, those of the cover first.
+    /// All weights. Those of the cover are the first.
     pub fn all(&self) -> impl Iterator<Item = &Weights> {
         [Some(&self.weights), self.excluded.as_ref()].into_iter().flatten()
     }
@@ -80,10 +81,10 @@ impl From<Hide> for Cover {
 }
 
 impl Cover {
-    /// Covers nothing.
+    /// A cover that covers nothing.
     pub const NOTHING: Self = Self { hide: Hide::Mosaic(Vec::new()), soft: None };
 
-    /// Whether no sample is covered, whatever the frame.
+    /// Whether the cover covers no sample of any frame.
     pub fn is_empty(&self) -> bool {
         match &self.hide {
             Hide::Blur { regions, .. } => regions.iter().all(|region| region.params.is_passthrough()),
@@ -99,13 +100,14 @@ impl Cover {
 }
 
 impl Hide {
-    /// The Gaussians, weaker ones first, so that what is written later counts, and what each covers of a frame.
+    /// The Gaussians, and the rectangles of each plane that each of them covers. Weaker Gaussians come first, so that stronger
+    /// ones are written over them.
     pub fn gaussians(&self, picture: &PictureGeometry) -> Vec<(Options, Vec<(usize, FieldRect)>)> {
         let Self::Blur { planes, regions } = self else { return Vec::new() };
         let key = |region: &BlurRegion| (region.params.sigma(), region.params.kernel_size());
         let mut regions: Vec<BlurRegion> =
             regions.iter().filter(|region| !region.params.is_passthrough()).copied().collect();
-        // σ is a finite number.
+        // `total_cmp` suffices, because σ is a finite number.
         regions.sort_by(|a, b| key(a).0.total_cmp(&key(b).0).then(key(a).1.cmp(&key(b).1)));
         let is_hidden = |(index, region): &(usize, &BlurRegion)| {
             regions[index + 1..].iter().any(|stronger| stronger.rect.contains(region.rect))
@@ -125,7 +127,7 @@ impl Hide {
     }
 }
 
-/// What covers a field of a plane.
+/// The cover of one field of a plane.
 struct FieldCover {
     plane: usize,
     field: Field,
@@ -133,12 +135,12 @@ struct FieldCover {
     grids: Vec<CellGrid>,
 }
 
-/// What covers the fields of a frame.
+/// The covers of all fields of a frame.
 #[derive(Default)]
 struct Fields(Vec<FieldCover>);
 
 impl Fields {
-    /// The entry of a field of a plane, added if there is none.
+    /// Returns the entry of a field of a plane. Adds it if it is missing.
     fn of(&mut self, plane: usize, field: Field) -> &mut FieldCover {
         let index = self.0.iter().position(|covered| covered.plane == plane && covered.field == field);
         let index = index.unwrap_or_else(|| {
@@ -150,7 +152,7 @@ impl Fields {
 }
 
 impl FieldCover {
-    /// Adds a rectangle, to the last layer if that has the same samples.
+    /// Adds a rectangle to the last layer if this has the same samples, else to a new layer.
     fn add(&mut self, samples: CoverSamples, rect: Rect) {
         match self.layers.last_mut() {
             Some(last) if last.samples == samples => last.rects.push(rect),
@@ -160,8 +162,8 @@ impl FieldCover {
 }
 
 impl Plan {
-    /// The plan of a cover of frames of these planes, in place or in another buffer (`Job::copied_planes`). `plan` returns the plan
-    /// that blurs a whole frame.
+    /// The plan that covers frames with these layouts, in place or into another buffer (see `Job::copied_planes`). `plan` returns
+    /// the plan that blurs a whole frame.
     pub fn cover(cover: &Cover, layouts: &[PlaneLayout], mut plan: impl FnMut(Options) -> Arc<Self>) -> Self {
         let picture = PictureGeometry::new(layouts);
         let mut all = Self::empty(layouts);
@@ -217,7 +219,7 @@ impl Plan {
         all
     }
 
-    /// Adds the means of cells, in a temporary.
+    /// Adds an operation that writes the means of cells to a new temporary.
     fn cells(&mut self, grids: Vec<CellPyramid>, source: View, excluded: Option<Placement>) -> Cells {
         let words: usize = grids.iter().map(CellPyramid::words).sum();
         let view = self.add_temporary(PlaneLayout::new(words as u32, 1, 4, 8));
@@ -226,7 +228,8 @@ impl Plan {
         cells
     }
 
-    /// Adds the planes of a frame without its objects, as estimates from what is around them. Returns where they are.
+    /// Adds the operations that write the planes of a frame without its objects: estimates from the surroundings take the
+    /// objects' place. Returns the buffers of these planes.
     fn inpaint(&mut self, picture: &PictureGeometry) -> Vec<Buffer> {
         let [width, height] = picture.size();
         let grids = CellGrid::whole(picture.layouts(), NODES * weights::cell((width, height)));
@@ -248,7 +251,8 @@ impl Plan {
         picture.layouts().iter().enumerate().map(plane).collect()
     }
 
-    /// Adds the operations of a plan that blurs these planes, with temporaries in place of what it writes. Returns these.
+    /// Adds the operations of `plan`, which blur the planes in `sources`. They write new temporaries instead of the frame.
+    /// Returns the temporaries with the blurred planes.
     fn blur_into_temporaries(&mut self, plan: &Self, sources: &[Buffer]) -> Vec<Buffer> {
         let mut add = |layout: &PlaneLayout| self.add_temporary(*layout).buffer;
         let destinations: Vec<Buffer> = plan.layouts().iter().map(&mut add).collect();

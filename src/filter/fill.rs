@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Covers regions with one colour, which leaves nothing of what was there.
+//! Covers regions with one colour, so that nothing of the picture is left in them.
 
 use super::frame::PlaneLayout;
 use super::operation::Pattern;
 use super::samples::channels;
 
-/// The values of a plane's channels, in the order of the layout and of its depth. Packed 4:2:2 has its four samples, of
-/// which the second luma sample is ignored; the alpha of 10-10-10-2 has 2 bits.
+/// The values of a plane's channels, in the order and with the depth of its layout. Packed 4:2:2 has four values, and the second
+/// luma value is ignored. The alpha of 10-10-10-2 has 2 bits.
 pub type PlaneValues = [u16; 4];
 
 /// The bytes of a pixel, or of a pair of pixels of packed 4:2:2.

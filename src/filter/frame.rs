@@ -5,12 +5,12 @@ pub use super::layout::{Field, MAX_DIMENSION, PlaneLayout, Role, SampleLayout, S
 use super::plane::{DevicePlane, HostPlane, HostPlaneMut, PlaneMemory, copy_rows};
 use crate::threads::Threads;
 
-/// Which of the two frames of a blur.
+/// The input or the output of a blur.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
-    /// The one that is read.
+    /// The frame that is read.
     Input,
-    /// The one that is written.
+    /// The frame that is written.
     Output,
 }
 
@@ -56,7 +56,7 @@ pub enum FrameError {
 }
 
 impl FrameError {
-    /// The frame that is at fault, where it is one of the two.
+    /// The frame with the error, if the error concerns only one of the two.
     pub fn side(&self) -> Option<Side> {
         match self {
             Self::Pitch { side, .. } | Self::Truncated { side, .. } => Some(*side),
@@ -68,40 +68,40 @@ impl FrameError {
 /// One plane in borrowed memory: `layout.height` rows, `pitch` bytes apart. `D` is `&[u8]` or `&mut [u8]`.
 #[derive(Debug)]
 pub struct Plane<D> {
-    /// The plane's layout.
+    /// The layout of the plane.
     pub layout: PlaneLayout,
     /// Bytes from one row to the next, at least [`PlaneLayout::row_bytes`].
     pub pitch: usize,
-    /// The rows; the last one may end with its last sample.
+    /// The rows. The data may end with the last sample of the last row.
     pub data: D,
 }
 
-/// A frame in host memory to read, plane by plane.
+/// A frame in host memory that is read: its planes.
 pub type Frame<'a> = Vec<Plane<&'a [u8]>>;
 
-/// Where the planes of a frame are. Rows are `pitch` bytes apart; the last one may end with its last sample. Bytes between rows are
-/// never written.
+/// Where the planes of a frame are. Rows are `pitch` bytes apart. The memory may end with the last sample of the last row. Bytes
+/// between rows are never written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FrameMemory<A> {
     /// In host memory.
     Host(Vec<PlaneMemory<A>>),
-    /// In the memory of the device that blurs it.
+    /// In the memory of the device that processes the frame.
     Device {
         /// The planes.
         planes: Vec<DevicePlane>,
-        /// The stream (the driver's `CUstream`) that orders accesses to it. Without one, all work on it is complete when the frame
-        /// is handed over.
+        /// The stream (the driver's `CUstream`) that orders accesses to the planes. If it is `None`, all earlier work on the
+        /// planes is complete when the frame is passed to the engine.
         stream: Option<usize>,
     },
 }
 
 impl<A: Copy> FrameMemory<A> {
-    /// Whether it is in device memory.
+    /// Whether the frame is in device memory.
     pub fn is_device(&self) -> bool {
         matches!(self, Self::Device { .. })
     }
 
-    /// Its planes, if it is in device memory.
+    /// The planes, if the frame is in device memory.
     pub fn device_planes(&self) -> Option<&[DevicePlane]> {
         match self {
             Self::Device { planes, .. } => Some(planes),
@@ -109,7 +109,7 @@ impl<A: Copy> FrameMemory<A> {
         }
     }
 
-    /// Pitch and length of every plane.
+    /// The pitch and the length of each plane.
     fn sizes(&self) -> Vec<(usize, usize)> {
         match self {
             Self::Host(planes) => planes.iter().map(|plane| (plane.pitch, plane.len)).collect(),
@@ -119,7 +119,7 @@ impl<A: Copy> FrameMemory<A> {
 }
 
 impl FrameMemory<*mut u8> {
-    /// The same frame, to be read.
+    /// The same frame with read-only pointers.
     pub fn as_const(&self) -> FrameMemory<*const u8> {
         match self {
             Self::Host(planes) => FrameMemory::Host(planes.iter().map(HostPlaneMut::as_const).collect()),
@@ -128,12 +128,12 @@ impl FrameMemory<*mut u8> {
     }
 }
 
-/// A frame to read and a frame to write, not checked yet.
+/// A frame to read and a frame to write, before validation.
 #[derive(Debug)]
 pub struct FramePair {
-    /// The layouts of the planes, of both frames.
+    /// The layouts of the planes. Both frames have the same layouts.
     pub layouts: Vec<PlaneLayout>,
-    /// The frame to read; `None` for one that is covered in place.
+    /// The frame to read; `None` if `destination` is covered in place.
     pub source: Option<FrameMemory<*const u8>>,
     /// The frame to write.
     pub destination: FrameMemory<*mut u8>,
@@ -186,7 +186,8 @@ fn check_layouts(layouts: &[PlaneLayout]) -> Result<(), FrameError> {
     layouts.iter().try_for_each(check_layout)
 }
 
-/// A source and a destination of the same layouts whose memory holds every row: proof that [`ValidFrames::new`] checked them.
+/// A source and a destination with the same layouts, in memory that holds every row. A value of this type proves that
+/// [`ValidFrames::new`] has checked them.
 #[derive(Debug)]
 pub struct ValidFrames {
     layouts: Vec<PlaneLayout>,
@@ -195,11 +196,11 @@ pub struct ValidFrames {
 }
 
 impl ValidFrames {
-    /// Checks everything that the backends rely on: layouts in range, as many planes in both frames, pitches and lengths that hold
-    /// every row.
+    /// Checks all conditions that the backends rely on: layouts are in range, both frames have one plane for each layout, and
+    /// pitches and lengths hold every row.
     ///
     /// # Safety
-    /// Each plane has its `len` bytes from its address on. They stay valid, nobody writes those of the source, and nobody else accesses
+    /// Each plane has `len` bytes of memory from its address on. They stay valid, nobody writes those of the source, and nobody else accesses
     /// those of the destination: as long as the result lives; until its submission to a device is completed or dropped; of frames that
     /// stay on the device, until their streams have done the work; and for good if the engine says that the device may still use
     /// them. Streams live as long, and they and device memory are of the engine's context. Planes of the destination overlap neither each
@@ -211,15 +212,15 @@ impl ValidFrames {
             return Err(FrameError::Mismatch);
         }
         for (side, sizes) in &sides {
-            // A frame that is covered in place comes from upstream.
+            // For a cover in place, the frame is the buffer from upstream.
             let side = if source.is_none() { Side::Input } else { *side };
             hold_rows(side, &layouts, sizes.as_deref().unwrap_or_default())?;
         }
         Ok(Self { source: source.unwrap_or_else(|| destination.as_const()), layouts, destination })
     }
 
-    /// Copies planes of the source into the destination on worker threads, if these are not the same memory, and both in host
-    /// memory.
+    /// Copies these planes of the source to the destination on worker threads. Does nothing if the frames are in device memory.
+    /// Skips a plane that has the same memory in both frames.
     pub fn copy_planes(&self, planes: &[usize], threads: &Threads) {
         let (FrameMemory::Host(source), FrameMemory::Host(destination)) = (&self.source, &self.destination) else {
             return;
@@ -232,22 +233,22 @@ impl ValidFrames {
         }
     }
 
-    /// The layouts of the planes, of both frames.
+    /// The layouts of the planes. Both frames have the same layouts.
     pub fn layouts(&self) -> &[PlaneLayout] {
         &self.layouts
     }
 
-    /// Where the frame to read is.
+    /// The frame to read.
     pub fn source(&self) -> &FrameMemory<*const u8> {
         &self.source
     }
 
-    /// Where the frame to write is.
+    /// The frame to write.
     pub fn destination(&self) -> &FrameMemory<*mut u8> {
         &self.destination
     }
 
-    /// Whether a plane of the source is a plane of the destination, in device memory.
+    /// Whether both frames are in device memory and a plane of the source is a plane of the destination.
     pub fn share_device_memory(&self) -> bool {
         let (FrameMemory::Device { planes: from, .. }, FrameMemory::Device { planes: to, .. }) =
             (&self.source, &self.destination)
@@ -263,33 +264,34 @@ impl ValidFrames {
     }
 }
 
-/// A copy of a plane of valid frames, whose destination nobody else accesses.
+/// The copy of a plane of valid frames. Nobody else accesses the destination.
 struct PlaneCopy<'a> {
     layout: &'a PlaneLayout,
     from: &'a HostPlane,
     to: &'a HostPlaneMut,
 }
 
-// SAFETY: the addresses belong to no thread, and each thread accesses other rows.
+// SAFETY: the memory is bound to no thread, and each thread accesses different rows.
 unsafe impl Sync for PlaneCopy<'_> {}
 
 impl PlaneCopy<'_> {
     /// Copies all rows on the calling thread and on workers.
     fn share(&self, threads: &Threads) {
-        /// Bytes that a thread copies at a time.
+        /// The number of bytes that a thread copies at a time.
         const CHUNK_BYTES: usize = 64 << 10;
         let (rows, bytes) = (self.layout.height as usize, self.layout.row_bytes());
         let step = (CHUNK_BYTES / bytes).max(1);
         threads.share(rows.div_ceil(step), |chunk| {
             let Self { from, to, .. } = *self;
             let first = chunk * step;
-            // SAFETY: the planes are valid and do not overlap; no other thread accesses these rows.
+            // SAFETY: `ValidFrames` proves that both planes hold the rows and do not overlap. No other thread accesses these
+            // rows.
             unsafe { copy_rows(&from.from_row(first), &to.from_row(first), bytes, step.min(rows - first)) };
         });
     }
 }
 
-/// Checks that planes of these pitches and lengths hold their rows.
+/// Checks that planes with these pitches and lengths hold all rows of their layouts.
 fn hold_rows(side: Side, layouts: &[PlaneLayout], sizes: &[(usize, usize)]) -> Result<(), FrameError> {
     for (plane, (layout, (pitch, len))) in layouts.iter().zip(sizes.iter().copied()).enumerate() {
         let (PlaneLayout { width, height, .. }, row_bytes) = (*layout, layout.row_bytes());
@@ -310,7 +312,7 @@ mod tests {
 
     const LAYOUT: PlaneLayout = PlaneLayout::new(10, 4, 3, 8);
 
-    /// Planes of these sizes of memory, which nothing accesses.
+    /// Planes with these pitches and lengths. Nothing accesses their memory.
     fn nowhere<A>(address: A, sizes: &[(usize, usize)]) -> FrameMemory<A>
     where
         A: Copy,
@@ -320,7 +322,7 @@ mod tests {
 
     fn check_pair(layouts: &[PlaneLayout], from: &[(usize, usize)], to: &[(usize, usize)]) -> Result<(), FrameError> {
         let (source, destination) = (Some(nowhere(std::ptr::null(), from)), nowhere(std::ptr::null_mut(), to));
-        // SAFETY: nothing accesses the memory that is not there.
+        // SAFETY: nothing accesses the memory, which does not exist.
         unsafe { ValidFrames::new(FramePair { layouts: layouts.to_vec(), source, destination }) }.map(drop)
     }
 
@@ -383,7 +385,7 @@ mod tests {
     #[test]
     fn a_frame_that_is_covered_in_place_comes_from_upstream() {
         let destination = nowhere(std::ptr::null_mut(), &[(30, 119)]);
-        // SAFETY: nothing accesses the memory that is not there.
+        // SAFETY: nothing accesses the memory, which does not exist.
         let error = unsafe { ValidFrames::new(FramePair { layouts: vec![LAYOUT], source: None, destination }) };
         assert_eq!(error.unwrap_err().side(), Some(Side::Input));
     }

@@ -1,21 +1,23 @@
 // SPDX-License-Identifier: MPL-2.0
-//! What a picture shows where its objects are left out: an estimate from what is around them, so that the blur of a background has
-//! nothing of the objects. Means of cells, weighted by how much of a sample counts, are spread over cells without any by a pyramid
-//! ("push-pull"), and are bilinear between the cells. docs/ARITHMETIC.md has the formulas.
+//! Estimates what a picture would show without its objects, so that the blur of a background contains nothing of them. The
+//! estimate comes from the surroundings of an object ("push-pull" inpainting): the means of cells, weighted by how much of each
+//! sample counts, are spread by a pyramid to cells without weight. Between the cells the estimate is bilinear. docs/ARITHMETIC.md
+//! has the formulas.
 
 use std::ops::Range;
 
 use super::mosaic::CellGrid;
 
-/// Nodes of the weights in a cell, along either axis.
+/// The number of nodes of the weights in a cell, along either axis.
 pub const NODES: u32 = 4;
 
 /// The largest weight of a cell.
 const WHOLE: u32 = 255;
 
-/// A cell: the mean of its samples, and in the upper half how much it counts, 0 to 255. `remainders` is the sum of 255 less what is left
-/// out of `count` samples, `sum` that of the products of these with the samples. A cell of which a quarter is left counts wholly; one of
-/// which nothing is left has the value of its first sample, which no cell sees that counts.
+/// Packs a cell: the mean of its samples in the lower half, and its weight from 0 to 255 in the upper half. A sample that is left
+/// out by the weight x counts with 255 - x. `remainders` is the sum of 255 - x over `count` samples, and `sum` is the sum of the
+/// samples, each times its 255 - x. A cell of which a quarter is left has the full weight. A cell of which nothing is left has
+/// the weight 0 and the value of its first sample, which does not affect cells with a weight.
 pub fn cell(sum: u64, remainders: u64, count: u64, first: u16) -> u32 {
     let mean = (2 * sum + remainders).checked_div(2 * remainders).unwrap_or(first.into());
     let weight = (4 * remainders).div_ceil(count.max(1)).min(WHOLE.into());
@@ -33,29 +35,29 @@ fn weight(cell: u32) -> u32 {
 /// A level of the pyramid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Level {
-    /// The index of its first cell; each cell has a word for each channel.
+    /// The index of the level's first cell. Each cell has one word for each channel.
     pub first: usize,
-    /// Columns and rows of cells.
+    /// The number of columns and of rows of cells.
     pub size: [usize; 2],
 }
 
-/// The cells of some channels of a field of a plane.
+/// The cells of some channels of a field of a plane, with coarser levels above them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CellPyramid {
-    /// The cells, of the whole field.
+    /// The cells of the finest level.
     pub grid: CellGrid,
     /// The levels of the pyramid; the last one is a single cell.
     pub levels: Vec<Level>,
-    /// The index of its first word in the memory of all grids.
+    /// The index of the first word of this pyramid in the memory of all grids.
     pub first_word: usize,
 }
 
-/// The first level alone: the cells of a mosaic.
+/// A single level: the cells of a mosaic.
 pub fn one_level(size: [usize; 2]) -> Vec<Level> {
     vec![Level { first: 0, size }]
 }
 
-/// The levels above cells in so many columns and rows, with theirs.
+/// All levels over cells in these columns and rows, the finest level first.
 pub fn levels(mut size: [usize; 2]) -> Vec<Level> {
     let mut levels = one_level(size);
     while size != [1, 1] {
@@ -67,7 +69,7 @@ pub fn levels(mut size: [usize; 2]) -> Vec<Level> {
 }
 
 impl CellPyramid {
-    /// Grids with these levels, one behind the other in memory.
+    /// Pyramids for these grids, one after the other in memory. `levels` returns the levels for the columns and rows of a grid.
     pub fn all(grids: Vec<CellGrid>, levels: impl Fn([usize; 2]) -> Vec<Level>) -> Vec<Self> {
         let mut first_word = 0;
         let place = |grid: CellGrid| {
@@ -78,13 +80,14 @@ impl CellPyramid {
         grids.into_iter().map(place).collect()
     }
 
-    /// Words of memory for its cells.
+    /// The number of words of memory for all levels.
     pub fn words(&self) -> usize {
         let Level { first, size: [columns, rows] } = self.levels[self.levels.len() - 1];
         (first + columns * rows) * self.grid.channels.len()
     }
 
-    /// Spreads the cells of the first level over those that count less, through the other levels. Then each is an estimate.
+    /// Turns the cells of all levels into estimates: a cell takes the part of its value for which it has no weight from the
+    /// coarser level.
     pub fn spread(&self, cells: &mut [u32]) {
         let channels = self.grid.channels.len();
         let steps = || self.levels.iter().zip(&self.levels[1..]);
@@ -96,30 +99,33 @@ impl CellPyramid {
             let (below, above) = cells.split_at_mut(coarser.first * channels);
             fill_in(&mut below[finer.first * channels..], finer.size, above, coarser.size, channels);
         }
-        // No weights are left in the last level either.
+        // The single cell of the last level is its own estimate, without a weight in the upper half.
         let last = self.levels[self.levels.len() - 1].first * channels;
         cells[last..last + channels].iter_mut().for_each(|cell| *cell = value(*cell));
     }
 
-    /// The rows of cells that a row of the field is between: the first of them, and how much the second counts of [`Self::parts`].
+    /// The index of the row of cells whose centres lie at or above this row of the field, and the weight of the next row of cells
+    /// in units of 1 / [`Self::parts`].
     pub fn cell_rows(&self, row: u32) -> (i64, u32) {
         let distance = self.beyond_centre(1, row);
         (distance >> self.parts().trailing_zeros(), (distance & (self.parts() - 1)) as u32)
     }
 
-    /// In so many parts the distance between the centres of two cells is divided: halves of a luma sample. A power of two.
+    /// The number of parts into which the distance between two centres of cells is divided. A part is half of a luma sample. It
+    /// is a power of two.
     pub fn parts(&self) -> i64 {
         2 * i64::from(self.grid.side)
     }
 
-    /// How far beyond the centre of the first cell the centre of a sample is, in [`Self::parts`].
+    /// The distance from the centre of the first cell to the centre of a sample, in [`Self::parts`].
     fn beyond_centre(&self, axis: usize, sample: u32) -> i64 {
         let (unit, first) = (self.grid.unit_log2[axis], self.grid.placement.first()[axis]);
         2 * ((i64::from(sample) << unit) + i64::from(first)) + (1 << unit) - i64::from(self.grid.side)
     }
 
-    /// Estimates times [`Self::parts`] of all channels at some samples, from one row of cells that are spread; beyond the grid its edge
-    /// repeats. Two such rows times what they count add up to estimates times the square of that.
+    /// Interpolates along one row of cells: writes, for all channels of these samples, the estimate times [`Self::parts`]. Beyond
+    /// the grid the edge repeats. The weighted sum of two such rows, by the weights of [`Self::cell_rows`], is the estimate times
+    /// the square of [`Self::parts`].
     #[inline(always)]
     pub fn expand(&self, cells: &[u32], cell_row: i64, samples: &Range<usize>, to: &mut Vec<u32>) {
         to.resize(samples.len() * self.grid.channels.len(), 0);
@@ -136,7 +142,7 @@ impl CellPyramid {
         let ([columns, rows], parts) = (self.levels[0].size, self.parts());
         let (cells, _) = cells.as_chunks::<CHANNELS>();
         let cells = &cells[cell_row.clamp(0, rows as i64 - 1) as usize * columns..][..columns];
-        // Both are powers of two.
+        // `parts` and `step` are powers of two.
         let step = 2 << self.grid.unit_log2[0];
         let (mut distance, mut rest) = (self.beyond_centre(0, first as u32), to.as_chunks_mut::<CHANNELS>().0);
         while !rest.is_empty() {
@@ -155,7 +161,7 @@ impl CellPyramid {
     }
 }
 
-/// Makes each cell of a level of the up to four cells that it is over.
+/// Makes the cells of the next coarser level: each is the mean of up to four cells below it.
 fn join(finer: &[u32], [columns, rows]: [usize; 2], to: &mut [u32], size: [usize; 2], channels: usize) {
     for y in 0..size[1] {
         for x in 0..size[0] {
@@ -169,7 +175,8 @@ fn join(finer: &[u32], [columns, rows]: [usize; 2], to: &mut [u32], size: [usize
                         sum += weight(cell) * value(cell);
                     }
                 }
-                // Where no cell counts, the value is that of the first one. Without a division of variables if all count wholly.
+                // Where all weights are 0, the value is that of the first cell. If all four weights are full, the divisors are
+                // constants, which is faster.
                 let mean = if weights == 4 * WHOLE {
                     (sum / WHOLE + 2) / 4
                 } else {
@@ -181,9 +188,11 @@ fn join(finer: &[u32], [columns, rows]: [usize; 2], to: &mut [u32], size: [usize
     }
 }
 
-/// Makes estimates of the cells of a level: what a cell does not count is bilinear between the estimates of the level above.
+/// Turns the cells of a level into estimates. The part for which a cell has no weight is bilinear between the estimates of the
+/// coarser level above.
 fn fill_in(cells: &mut [u32], [columns, rows]: [usize; 2], above: &[u32], size: [usize; 2], channels: usize) {
-    // A cell lies a quarter beside the centre of the one above it: the next one on that side counts a quarter.
+    // A cell's centre lies a quarter of a coarser cell beside the centre of the cell above it, so the coarser neighbour on that
+    // side counts a quarter.
     let near = |i: usize, count: usize| {
         (i / 2, if i.is_multiple_of(2) { (i / 2).saturating_sub(1) } else { (i / 2 + 1).min(count - 1) })
     };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
-//! The layout of a plane: how many samples it has, how they are stored and what they represent. Knows no memory, no σ and no
-//! video format.
+//! The layout of a plane: how many samples it has, how they are stored and what they represent. This file knows no memory, no σ
+//! and no video format.
 
 use std::ops::Range;
 
@@ -21,9 +21,9 @@ pub enum SampleLayout {
     MsbAligned,
     /// 32-bit words in native byte order: three samples of 10 bits and one of 2, from the least significant bit up.
     Packed1010102,
-    /// Packed 4:2:2: four samples for two pixels, luma and chroma alternating; samples of two bytes as in [`Self::MsbAligned`].
-    /// Where the width is odd, the second luma sample of the last pair lies beyond the picture: it is written with the blur of the
-    /// repeated edge, unless luma is not blurred.
+    /// Packed 4:2:2: four samples for two pixels, with luma and chroma alternating. Samples of two bytes are stored as in
+    /// [`Self::MsbAligned`]. Where the width is odd, the second luma sample of the last pair lies beyond the picture. It is
+    /// written with the blur of the repeated edge, unless luma is not blurred.
     Yuv422 {
         /// Index of the first luma sample, 0 or 1.
         luma: u8,
@@ -33,13 +33,13 @@ pub enum SampleLayout {
 /// How a sample is stored in its pixel: as some bits of a word in native byte order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StoredSample {
-    /// The first byte of the word.
+    /// The index of the word's first byte in the pixel.
     pub byte: usize,
-    /// Bytes of the word: 1 or 2, or 4 if all samples of the pixel share it.
+    /// The bytes of the word: 1 or 2, or 4 if all samples of the pixel share the word.
     pub word_bytes: usize,
-    /// Position of the sample's lowest bit in the word.
+    /// The position of the sample's lowest bit in the word.
     pub shift: u32,
-    /// Bits of the sample, 16 at most.
+    /// The number of bits of the sample, at most 16.
     pub bits: u32,
 }
 
@@ -53,22 +53,23 @@ impl StoredSample {
         }
     }
 
-    /// The bits of a word that are the sample, before they are shifted.
+    /// A mask for the sample's value in the lowest bits.
     fn mask(self) -> u32 {
         (1 << self.bits) - 1
     }
 
-    /// Its value in a pixel.
+    /// Reads the sample from a pixel.
     #[inline]
     pub fn load(self, pixel: &[u8]) -> u16 {
         (self.word(pixel) >> self.shift & self.mask()) as u16
     }
 
-    /// Writes a value to a pixel. Bits beyond the sample's are ignored; those of the word that are no sample's become 0.
+    /// Writes the sample to a pixel. Bits of `value` beyond the sample's bits are ignored. Bits of the word that belong to no
+    /// sample become 0.
     #[inline]
     pub fn store(self, pixel: &mut [u8], value: u16) {
         let value = (u32::from(value) & self.mask()) << self.shift;
-        // Other samples may be in a word of four bytes.
+        // A word of four bytes also has other samples, which stay unchanged.
         let others = if self.word_bytes == 4 { self.word(pixel) & !(self.mask() << self.shift) } else { 0 };
         let to = &mut pixel[self.byte..][..self.word_bytes];
         match self.word_bytes {
@@ -98,19 +99,20 @@ pub struct PlaneLayout {
     pub width: u32,
     /// Rows, 1 to [`MAX_DIMENSION`].
     pub height: u32,
-    /// Interleaved samples per pixel, 1 to 4; each channel is blurred independently. 4 for [`SampleLayout::Packed1010102`]
-    /// and for [`SampleLayout::Yuv422`], which has four samples in a pair of pixels.
+    /// Interleaved samples per pixel, 1 to 4. Each channel is blurred independently. It is 4 for [`SampleLayout::Packed1010102`].
+    /// It is also 4 for [`SampleLayout::Yuv422`], which has four samples in a pair of pixels.
     pub channels: u8,
-    /// Bits per sample, 8 to 16: one byte for 8, else two. 10 for [`SampleLayout::Packed1010102`], whose last sample has 2.
+    /// Bits per sample, 8 to 16. A sample of 8 bits has one byte, others have two. [`SampleLayout::Packed1010102`] has a depth of
+    /// 10, and its last sample has 2 bits.
     pub depth: u8,
     /// How the samples are stored.
     pub sample_layout: SampleLayout,
-    /// What each channel represents; the first `channels` elements count.
+    /// What each channel represents. Only the first `channels` elements are used.
     pub roles: [Role; 4],
-    /// Samples of this plane per picture pixel along x and y, in (0, 1]: 0.5 on an axis subsampled by two. For packed 4:2:2,
-    /// that of luma.
+    /// Samples of this plane per picture pixel along x and y, in (0, 1]: 0.5 on an axis that is subsampled by two. For packed
+    /// 4:2:2 this is the scale of luma.
     pub sigma_scale: [f64; 2],
-    /// How it is divided into fields.
+    /// How the plane is divided into fields.
     pub split: Split,
 }
 
@@ -122,21 +124,22 @@ pub enum Split {
     Whole,
     /// The rows alternate between the fields of an interlaced frame.
     Fields,
-    /// The rows alternate between two views, which stand for the same lines of the picture.
+    /// The rows alternate between two views, which show the same lines of the picture.
     Rows,
-    /// Two views side by side. The width is even; so is half of it for packed 4:2:2.
+    /// Two views side by side. The width is even. For packed 4:2:2, half of the width is even, too.
     SideBySide,
     /// Two views, one above the other. The height is even.
     TopBottom,
 }
 
 impl Split {
-    /// Whether rows alternate.
+    /// Whether the rows alternate between fields or views.
     pub fn alternates(self) -> bool {
         matches!(self, Self::Fields | Self::Rows)
     }
 
-    /// Views beside each other and above each other. Those of alternating rows are not counted: a place in the picture is in both.
+    /// The number of views side by side, and one above the other. Views with alternating rows are not counted, because they show
+    /// the same places of the picture.
     pub fn views(self) -> [u32; 2] {
         match self {
             Self::SideBySide => [2, 1],
@@ -149,28 +152,28 @@ impl Split {
 /// A part of a plane that is blurred separately: the whole plane, a field of an interlaced frame, or a view of a stereo picture.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Field {
-    /// The layout of these samples alone.
+    /// The layout of the field by itself.
     pub layout: PlaneLayout,
-    /// Index of the first row in the plane.
+    /// The index of the field's first row in the plane.
     pub first_row: usize,
-    /// Distance between its rows, in rows of the plane.
+    /// The distance between two rows of the field, in rows of the plane.
     pub step: usize,
-    /// Index of the first pixel in each row of the plane.
+    /// The index of the field's first pixel in each row of the plane.
     pub first_column: usize,
 }
 
 impl Field {
-    /// All of a plane that is not split.
+    /// The field of a plane that is not split: the whole plane.
     pub const fn whole(layout: PlaneLayout) -> Self {
         Self { layout, first_row: 0, step: 1, first_column: 0 }
     }
 
-    /// The rows of the field, in the memory of its plane.
+    /// The memory of the field, in the memory of its plane.
     pub fn rows_of<A: Address>(&self, plane: &PlaneMemory<A>) -> PlaneMemory<A> {
         plane.every(self.first_row, self.step).from_byte(self.first_byte())
     }
 
-    /// Its first column and row in the plane, which tell the fields of a plane apart.
+    /// The first column and row in the plane. They differ between the fields of a plane.
     pub fn place(&self) -> [usize; 2] {
         [self.first_column, self.first_row]
     }
@@ -180,45 +183,45 @@ impl Field {
         self.first_row + y as usize * self.step
     }
 
-    /// Its first byte in each row of the plane.
+    /// The index of the field's first byte in each row of the plane.
     pub fn first_byte(&self) -> usize {
         self.first_column / self.layout.unit_pixels() as usize * self.layout.pixel_bytes()
     }
 }
 
 impl PlaneLayout {
-    /// A plane of [`Role::Primary`] channels that is not split, least significant bits aligned and not subsampled.
+    /// A plane of [`Role::Primary`] channels that is LSB-aligned, not split and not subsampled.
     pub const fn new(width: u32, height: u32, channels: u8, depth: u8) -> Self {
         let (sample_layout, roles) = (SampleLayout::LsbAligned, [Role::Primary; 4]);
         Self { width, height, channels, depth, sample_layout, roles, sigma_scale: [1.0; 2], split: Split::Whole }
     }
 
-    /// Bytes per sample, 1 or 2; samples of [`SampleLayout::Packed1010102`] are unpacked to 2.
+    /// Bytes per sample, 1 or 2. Samples of [`SampleLayout::Packed1010102`] count as 2, because they are unpacked to 16 bits.
     pub fn sample_bytes(&self) -> usize {
         if self.depth == 8 { 1 } else { 2 }
     }
 
-    /// Whether it is packed 4:2:2.
+    /// Whether the layout is packed 4:2:2.
     pub fn is_packed_422(&self) -> bool {
         matches!(self.sample_layout, SampleLayout::Yuv422 { .. })
     }
 
-    /// Whether the samples of a pixel share a word.
+    /// Whether all samples of a pixel share one word.
     pub fn is_packed_word(&self) -> bool {
         self.sample_layout == SampleLayout::Packed1010102
     }
 
-    /// Pixels of the unit that repeats along a row: a pair for packed 4:2:2.
+    /// Pixels of the unit that repeats along a row: 1, or 2 for packed 4:2:2.
     pub fn unit_pixels(&self) -> u32 {
         if self.is_packed_422() { 2 } else { 1 }
     }
 
-    /// Pixels per row; for packed 4:2:2 pairs of pixels.
+    /// Pixels per row, or pairs of pixels for packed 4:2:2.
     pub fn row_pixels(&self) -> usize {
         self.width.div_ceil(self.unit_pixels()) as usize
     }
 
-    /// How sample `index` of a pixel is stored, of a pair of pixels for packed 4:2:2.
+    /// How sample `index` is stored in a pixel, or in a pair of pixels for packed 4:2:2.
     #[inline]
     pub fn stored(&self, index: usize) -> StoredSample {
         let (bits, bytes) = (u32::from(self.depth), self.sample_bytes());
@@ -234,32 +237,32 @@ impl PlaneLayout {
         self.row_pixels() * usize::from(self.channels)
     }
 
-    /// Bytes per pixel; for packed 4:2:2 per pair of pixels.
+    /// Bytes per pixel, or per pair of pixels for packed 4:2:2.
     pub fn pixel_bytes(&self) -> usize {
         if self.is_packed_word() { 4 } else { usize::from(self.channels) * self.sample_bytes() }
     }
 
-    /// Bytes per row that hold samples; the pitch may be larger.
+    /// Bytes of the samples in a row. The pitch may be larger.
     pub fn row_bytes(&self) -> usize {
         self.row_pixels() * self.pixel_bytes()
     }
 
-    /// The columns of a rectangle of the plane in [row pixels](Self::row_pixels), those of a half covered pair included.
+    /// The columns of a rectangle in [row pixels](Self::row_pixels). A half-covered pair is included.
     pub fn columns(&self, rect: Rect) -> Range<u32> {
         let unit = self.unit_pixels();
         rect.x() / unit..rect.right().div_ceil(unit)
     }
 
-    /// The bytes of the pixels from column `x` to `right` of a row; the ranges may be empty. Of a pair of pixels of packed 4:2:2 that is
-    /// half covered, the luma of the other pixel is not among them.
+    /// The bytes of the pixels from column `x` to `right` of a row, as two ranges, which may be empty. If half of a pair of
+    /// pixels of packed 4:2:2 is covered, the luma of the other pixel is left out.
     pub fn byte_ranges(&self, x: u32, right: u32) -> [[usize; 2]; 2] {
         let [start, end] = [x, right].map(|x| x as usize * self.pixel_bytes());
         let SampleLayout::Yuv422 { luma } = self.sample_layout else { return [[start, end], [end, end]] };
         let sample = self.sample_bytes();
         let luma_byte = |x: u32| (2 * x as usize + usize::from(luma)) * sample;
         let [start, end] = [x / 2, right.div_ceil(2)].map(|pair| pair as usize * self.pixel_bytes());
-        // The luma of the first pair's other pixel is that pair's sample 0 or 1, and that of the last pair's its sample 2 or 3. The
-        // luma beyond an odd width belongs to the last pixel.
+        // In the first pair, the luma of the left pixel is sample 0 or 1. In the last pair, the luma of the right pixel is sample
+        // 2 or 3. The luma beyond an odd width belongs to the last pixel.
         let before = (x % 2 == 1).then(|| luma_byte(x - 1));
         let behind = (right % 2 == 1 && right < self.width).then(|| luma_byte(right));
         let (start, end, within) = match luma {
@@ -269,24 +272,24 @@ impl PlaneLayout {
         within.map_or([[start, end], [end, end]], |byte| [[start, byte], [byte + sample, end]])
     }
 
-    /// The memory of a rectangle of the plane, from its first row and column on.
+    /// The memory of the plane from the first row and column of a rectangle on.
     pub fn within<A: Address>(&self, plane: &PlaneMemory<A>, rect: Rect) -> PlaneMemory<A> {
         plane.from_row(rect.y() as usize).from_byte(self.columns(rect).start as usize * self.pixel_bytes())
     }
 
-    /// Bits that a sample is shifted left by within its 16-bit word.
+    /// The number of bits by which a sample is shifted left within its 16-bit word.
     pub fn shift(&self) -> u8 {
         let is_high = self.sample_layout == SampleLayout::MsbAligned || self.is_packed_422();
         if is_high && self.depth > 8 { 16 - self.depth } else { 0 }
     }
 
-    /// The roles of its channels.
+    /// The roles of the channels.
     pub fn roles(&self) -> &[Role] {
         &self.roles[..usize::from(self.channels)]
     }
 
-    /// The fields of the plane. Adjacent rows of a field of an interlaced frame are two rows of the picture apart, so its vertical
-    /// sigma scale is halved.
+    /// The fields of the plane. Adjacent rows of a field of an interlaced frame are two rows of the picture apart, so the field's
+    /// vertical σ scale is half of the plane's.
     pub fn fields(&self) -> impl Iterator<Item = Field> + use<> {
         let (plane, [across, down]) = (*self, self.split.views());
         let step = 1 + u32::from(plane.split.alternates());
@@ -305,7 +308,7 @@ impl PlaneLayout {
             let first_column = if across > 1 { index * width } else { 0 };
             Field { layout, first_row: first_row as usize, step: step as usize, first_column: first_column as usize }
         };
-        // A single row is the first field's.
+        // In a plane of one row, the row belongs to the first field.
         (0..(across * down * step.min(height))).map(field)
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
-//! What every backend shares, without I/O or threads: the taps, the layout of frames, plans of blurs and covers, and the geometry of
-//! regions, masks and mosaics.
+//! The data and the geometry that all backends share, without I/O and threads: taps, the layout of frames, plans of blurs and
+//! covers, and the geometry of regions, masks and mosaics.
 
 pub mod byte_rect;
 pub mod cover;

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Covers regions with cells of one colour, so that not more than the mean of each cell is left of what was there.
+//! Mosaics: cells of one colour, which leave nothing of a region but the mean of each cell.
 //!
-//! The cells are squares of luma samples, side by side in both directions, as far as the region goes. They lie about the
-//! middle of the object, whose edges cut the outermost ones alike, so that none of it is a narrow sliver. A sample of a
-//! subsampled plane belongs to the cell of the first luma sample that it stands for: where cells begin at odd luma columns,
-//! the sample across the border belongs to the cell to its right. The same holds for rows. Fields have cells of their own,
-//! of the rows of the field in the cell. What is written is rounded outwards, as for the blur.
+//! The cells are squares of luma samples, side by side in both directions, as far as the region goes. They are centred on the
+//! object: its edges cut the outermost cells alike on both sides, so that no cell shows only a narrow sliver of the object. A
+//! sample of a subsampled plane belongs to the cell of the first luma sample that it stands for. So where a cell begins at an odd
+//! luma column, the sample across the border belongs to the cell to its left; the same holds for rows. Each field has its own
+//! cells, from its rows in the cell. Written rectangles are rounded outwards, as for the blur.
 //!
-//! The colour of a cell is the mean of all its samples in the picture, rounded half up, for each channel, plane and
-//! field. That includes samples of the cell beyond the region, so that narrow remains of cells at the region's edges
-//! show no more of the picture than other cells.
+//! The colour of a cell is the mean of all its samples in the picture, rounded half up, for each channel, plane and field. This
+//! includes samples beyond the region, so that the narrow parts of cells at the region's edges show no more of the picture than
+//! other cells.
 
 use std::ops::Range;
 
@@ -18,33 +18,33 @@ use super::picture::{FieldRect, PictureGeometry, Placement};
 use super::regions::{Area, Rect};
 use super::samples::{Channel, channels, covered_fields};
 
-/// The smallest side of a cell, in luma samples. Smaller cells would leave small objects as they are.
+/// The smallest side of a cell, in luma samples. Smaller cells would hardly change small objects.
 const MIN_SIDE: f64 = 8.0;
 
-/// The time of a region grows with its area, even where others are written over it. Objects that seldom overlap have together less
-/// than the area of one picture.
+/// The largest area of all regions together, in areas of the picture. The time of a region grows with its area, even where other
+/// regions are written over it. Objects that seldom overlap have together less than the area of one picture.
 const MAX_PICTURES: u64 = 8;
 
-/// Most cells along the short side of an object.
+/// The largest number of cells along the short side of an object.
 pub const CELLS_MAX: u32 = 64;
 
-/// A region that becomes a mosaic.
+/// A region that a mosaic covers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct MosaicRegion {
-    // Declared in this order, so that larger cells are written later.
+    // Sorting by this first field writes larger cells later.
     /// The side of the cells, in luma samples.
     side: u32,
-    /// A corner of a cell, in luma samples.
+    /// The upper left corner of one cell, in luma samples.
     corner: [i32; 2],
     rect: Rect,
 }
 
 impl MosaicRegion {
-    /// The region `rect` with at most `cells` cells, 1 to [`CELLS_MAX`], along the shorter side of `object`, both in luma
-    /// samples. No cell is smaller than 8x8. The cells of an object without a finite size above 0 are larger than the
-    /// picture, because what it hides is not known.
+    /// The region `rect` with at most `cells` cells, 1 to [`CELLS_MAX`], along the shorter side of `object`. Both are in luma
+    /// samples. No cell is smaller than 8x8. If the size of the object is not finite or not above 0, it is unknown what it hides,
+    /// so the cells are larger than the picture.
     pub fn new(rect: Rect, object: Area, cells: u32) -> Self {
-        // Far beyond every picture, and small enough for all sums.
+        // A coordinate beyond every picture, but small enough for all sums.
         const FAR: f64 = 1e6;
         let short_side = object.short_side();
         let side = if short_side.is_finite() && short_side > 0.0 {
@@ -61,12 +61,12 @@ impl MosaicRegion {
         Self { rect, corner, side: side as u32 }
     }
 
-    /// What is covered, in luma samples.
+    /// The covered rectangle, in luma samples.
     pub fn rect(&self) -> Rect {
         self.rect
     }
 
-    /// The number of the cell, along an axis, that a luma sample belongs to.
+    /// The number, along an axis, of the cell that a luma sample belongs to.
     fn cell(&self, axis: usize, sample: u32) -> i32 {
         (sample as i32 - self.corner[axis]).div_euclid(self.side as i32)
     }
@@ -75,50 +75,51 @@ impl MosaicRegion {
 /// The cells of a region in one field of a plane, for the channels whose samples stand for the same luma samples.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CellGrid {
-    /// The plane.
+    /// The index of the plane.
     pub plane: usize,
-    /// The channels; the samples of all have the same `step` and `shift`.
+    /// The channels. Their samples have the same `step` and `shift`.
     pub channels: Vec<Channel>,
-    /// What is written of the field: columns in samples of the channels, and rows of the field.
+    /// The part of the field that is written: columns in samples of the channels, and rows of the field.
     pub covered: [Range<u32>; 2],
     /// The field.
     pub field: Field,
-    /// Samples of a channel in a row, and rows of the field, that the picture has.
+    /// The samples of a channel in a row, and the rows of the field, without those beyond the picture.
     pub count: [u32; 2],
-    /// log2 of the luma samples from one sample to the next, along rows and down columns.
+    /// log2 of the luma samples from one sample to the next, along x and y.
     pub unit_log2: [u32; 2],
     /// Where the field is in the picture.
     pub placement: Placement,
-    /// The first luma sample of the first cell, which may be outside of the picture.
+    /// The first luma sample of the first cell. It may lie outside of the picture.
     pub origin: [i32; 2],
     /// The side of the cells, in luma samples.
     pub side: u32,
-    /// Cells side by side, and one above the other.
+    /// The number of cells side by side, and one above the other.
     pub cells: [u32; 2],
 }
 
 impl CellGrid {
-    /// The grids of cells with sides of this many luma samples over a whole frame of these planes, from its corner on.
+    /// The grids of square cells over whole frames with these layouts, from the picture's upper left corner on. `side` is in luma
+    /// samples.
     pub fn whole(layouts: &[PlaneLayout], side: u32) -> Vec<Self> {
         let picture = PictureGeometry::new(layouts);
         let [width, height] = picture.size();
         let Some(rect) = Rect::between([0, width], [0, height]) else { return Vec::new() };
         let mut grids = Self::of_region(&picture, &MosaicRegion { side, corner: [0; 2], rect });
-        // The last cells of a subsampled field may have no samples, and those beside a view have none.
+        // All grids get the cells of the whole picture. The last cells of a subsampled field may have no samples, and those that
+        // lie in another view have none.
         for grid in &mut grids {
             (grid.origin, grid.cells) = ([0; 2], picture.size().map(|length| length.div_ceil(side)));
         }
         grids
     }
 
-    /// Those of a region.
+    /// The grids of a region in all planes and fields.
     pub fn of_region(picture: &PictureGeometry, region: &MosaicRegion) -> Vec<Self> {
         let covered = covered_fields(picture, region.rect);
         covered.flat_map(|(plane, covered)| Self::of_field(picture, region, plane, covered)).collect()
     }
 
-    /// The grids of what a region covers in a field of a plane, one for each set of channels whose samples stand for the same luma
-    /// samples.
+    /// The grids of a rectangle of a field: one for each set of channels whose samples stand for the same luma samples.
     pub fn of_field(
         picture: &PictureGeometry,
         region: &MosaicRegion,
@@ -133,7 +134,7 @@ impl CellGrid {
         let groups = [0, 1].map(of_shift).into_iter().filter(|channels| !channels.is_empty());
         groups.map(move |channels| {
             let count = [channels[0].count(&field.layout), field.layout.height];
-            // A field of alternating rows has every second one.
+            // In a field of alternating rows, the next sample is two rows further on.
             let unit_log2 = [channels[0].shift + across, down + field.step as u32 - 1];
             let covered = [channels[0].covered(&field.layout, rect), rect.y()..rect.bottom()];
             let cell = |axis: usize, sample: u32| region.cell(axis, (sample << unit_log2[axis]) + first_luma[axis]);
@@ -145,23 +146,23 @@ impl CellGrid {
         })
     }
 
-    /// The samples of a cell along an axis, of those that the picture has; there may be none.
+    /// The samples of a cell along an axis, without those beyond the picture. The range may be empty.
     pub fn samples(&self, axis: usize, cell: u32) -> Range<u32> {
         let start = i64::from(self.origin[axis]) + i64::from(cell) * i64::from(self.side);
         let start = start - i64::from(self.placement.first()[axis]);
-        // The first sample that stands for this luma sample or one behind it.
+        // The first sample whose first luma sample is this one or a later one.
         let sample =
             |luma: i64| (luma.max(0) as u64).div_ceil(1 << self.unit_log2[axis]).min(self.count[axis].into()) as u32;
         sample(start)..sample(start + i64::from(self.side))
     }
 
-    /// What is written of a cell along an axis. Luma beyond an odd width has the colour of the last pixel's cell.
+    /// The samples of a cell, along an axis, that are written. Luma beyond an odd width gets the colour of the last pixel's cell.
     pub fn written(&self, axis: usize, samples: &Range<u32>) -> Range<u32> {
         let Range { start, end } = self.covered[axis];
         samples.start.max(start)..if samples.end == self.count[axis] { end } else { samples.end.min(end) }
     }
 
-    /// What the means are of, in pixels of the plane and rows of the field; `None` if no cell has samples.
+    /// The samples that the means are computed from, in pixels of the plane and rows of the field; `None` if no cell has samples.
     pub fn reads(&self) -> Option<Rect> {
         let [columns, rows] =
             [0, 1].map(|axis| [self.samples(axis, 0).start, self.samples(axis, self.cells[axis] - 1).end]);
@@ -169,14 +170,14 @@ impl CellGrid {
         Rect::between([columns[0] << shift, (columns[1] << shift).min(self.field.layout.width)], rows)
     }
 
-    /// The cell, along an axis, that a sample is in.
+    /// The number, along an axis, of the cell that a sample belongs to.
     pub fn cell_of(&self, axis: usize, sample: u32) -> u32 {
         let luma = i64::from(sample) << self.unit_log2[axis];
         let luma = luma + i64::from(self.placement.first()[axis]);
         ((luma - i64::from(self.origin[axis])) / i64::from(self.side)) as u32
     }
 
-    /// Whether a column of cells of each has the samples of the same pixels.
+    /// Whether the columns of cells of both grids have the samples of the same pixels.
     pub fn shares_columns(&self, other: &Self) -> bool {
         let is_whole =
             |grid: &Self| grid.samples(0, 0).start == 0 && grid.samples(0, grid.cells[0] - 1).end == grid.count[0];
@@ -186,8 +187,8 @@ impl CellGrid {
     }
 }
 
-/// The regions; or one around them all, with the largest cells, if together they have more than [`MAX_PICTURES`] times the area of
-/// a picture of `size` (width, height).
+/// Returns the regions. If together they have more than [`MAX_PICTURES`] times the area of a picture of `size` (width, height),
+/// returns instead one region around them, with the largest cells.
 pub fn bounded(regions: Vec<MosaicRegion>, size: (u32, u32)) -> Vec<MosaicRegion> {
     let area: u64 = regions.iter().map(|region| region.rect.area()).sum();
     let all = regions.iter().map(MosaicRegion::rect).reduce(Rect::hull);
@@ -199,7 +200,7 @@ pub fn bounded(regions: Vec<MosaicRegion>, size: (u32, u32)) -> Vec<MosaicRegion
     }
 }
 
-/// The regions in the order of writing.
+/// The regions in the order in which they are written, without duplicates.
 pub fn in_order(regions: &[MosaicRegion]) -> Vec<MosaicRegion> {
     let mut regions = regions.to_vec();
     regions.sort_unstable();

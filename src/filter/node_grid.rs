@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: MPL-2.0
-//! 8-bit values at the nodes of a picture, which are 1 to 32 luma samples apart: how they widen and soften, and what lies between
-//! them. What the values mean is not known here.
+//! 8-bit values at the nodes of a picture, which are 1 to 32 luma samples apart: how the values are widened, softened and
+//! interpolated. This file does not know what the values mean.
 
-/// Most cells of a grid along an axis.
+/// The largest number of cells along an axis.
 const GRID_MAX: u32 = 512;
-/// Cells that are looked at together: most of a mask is 0 or 255.
+/// Cells that are examined together, because they often have the same value: most of a mask is 0 or 255.
 pub const CELLS: usize = 16;
 
-/// Luma samples between two nodes of a picture of this size: the smallest power of two with at most [`GRID_MAX`] cells along either
-/// axis.
+/// The luma samples from one node to the next in a picture of this size: the smallest power of two with at most [`GRID_MAX`]
+/// cells along either axis.
 pub fn cell((width, height): (u32, u32)) -> u32 {
     width.max(height).div_ceil(GRID_MAX).next_power_of_two()
 }
 
-/// 8-bit values at the nodes of a picture: at the luma samples 0, cell, 2·cell and so on; the last node of an axis is at its last
-/// sample or beyond. A margin has nodes beyond that on each side.
+/// 8-bit values at the nodes of a picture: at the luma samples 0, cell, 2·cell and so on. The last node of an axis lies at the
+/// picture's last sample or beyond. The margin is the number of additional nodes on each side.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NodeGrid {
     /// Width and height of the picture, in luma samples.
@@ -31,7 +31,7 @@ impl NodeGrid {
         Self::with_margin(size, 0)
     }
 
-    /// With a margin of at least so many luma samples.
+    /// A grid with a margin of at least `grow` luma samples, whatever its sign.
     pub fn around(size: (u32, u32), grow: i32) -> Self {
         Self::with_margin(size, grow.unsigned_abs().div_ceil(cell(size)) as usize)
     }
@@ -43,7 +43,7 @@ impl NodeGrid {
         Self { size, cell, margin, columns, rows, values: vec![0; columns * rows] }
     }
 
-    /// Without the margin.
+    /// Removes the margin.
     pub fn crop(&mut self) {
         if self.margin > 0 {
             let inner = Self::new(self.size);
@@ -61,14 +61,15 @@ impl NodeGrid {
         self.values.iter_mut().for_each(|v| *v = value(*v));
     }
 
-    /// A soft edge: on the side that `pick` widens to.
+    /// Makes a soft edge, which lies on the side to which `pick` widens.
     pub fn feather(&mut self, samples: u32, pick: impl Fn(u8, u8) -> u8 + Copy, spare: &mut Vec<u8>) {
         let cells = samples.div_ceil(self.cell);
         self.widen(cells, pick, spare);
         self.soften(cells as usize, spare);
     }
 
-    /// Each node gets the largest or smallest value of the nodes at most `radius` away along either axis. `spare` is any memory.
+    /// Gives each node the largest or smallest value (`pick`) of the nodes at most `radius` away along either axis. `spare` is
+    /// memory that is reused.
     pub fn widen(&mut self, radius: u32, pick: impl Fn(u8, u8) -> u8 + Copy, spare: &mut Vec<u8>) {
         self.widen_rows(radius as usize, pick);
         self.widen_columns(radius as usize, pick, spare);
@@ -104,15 +105,15 @@ impl NodeGrid {
         }
     }
 
-    /// The mean over the nodes at most `radius` away, along rows and then along columns, each rounded half up. Beyond the grid its
-    /// edge repeats.
+    /// Gives each node the mean of the nodes at most `radius` away, first along rows and then along columns, each mean rounded
+    /// half up. Beyond the grid the edge repeats.
     fn soften(&mut self, radius: usize, spare: &mut Vec<u8>) {
         if radius == 0 {
             return;
         }
         debug_assert!(radius <= 128, "a radius of {radius} nodes, of which sums need more than 16 bits");
         let (columns, length) = (self.columns, 2 * radius + 1);
-        // Windows up to this length are summed anew for each node, which vector instructions do; longer ones by a running sum.
+        // Windows up to this length are summed anew for each node, with vector instructions. Longer ones use a running sum.
         const SHORT: usize = 33;
         let mean = mean_of(length as u32);
         let mut sums = vec![0_u16; columns];
@@ -153,7 +154,7 @@ impl NodeGrid {
         }
     }
 
-    /// The values of luma samples of a row from a column of nodes on, bilinear between the nodes, halves up.
+    /// The values of the luma samples of row `y` from a column of nodes on: bilinear between the nodes, rounded half up.
     #[inline(always)]
     pub fn sample_row(&self, column: usize, y: u32, between: &mut Vec<u16>, samples: &mut [u8]) {
         match self.cell {
@@ -174,7 +175,7 @@ impl NodeGrid {
         between.clear();
         let nodes = above[column..].iter().zip(&below[column..]).take(cells + 1);
         between.extend(nodes.map(|(above, below)| u16::from(*above) * (CELL as u16 - down) + u16::from(*below) * down));
-        // Beyond the last node its value repeats.
+        // Beyond the last node, its value repeats.
         between.resize(cells + 1, between[between.len() - 1]);
         for (between, samples) in between.windows(CELLS + 1).step_by(CELLS).zip(samples.chunks_mut(CELLS * CELL)) {
             if between.iter().fold(0, |all, value| all | (value ^ between[0])) == 0 {
@@ -189,21 +190,21 @@ impl NodeGrid {
     }
 }
 
-/// The mean of so many 8-bit values, from their sum, halves up. The count is odd, from 3 to 257. It is a quotient of 16 bits, as the
-/// upper half of a product, which vector instructions have.
+/// Returns a function from the sum of `count` 8-bit values to their mean, rounded half up. `count` is odd, from 3 to 257. The
+/// function divides by a multiplication whose upper 16 bits are the quotient, because vector instructions can do this.
 fn mean_of(count: u32) -> impl Fn(u16) -> u8 {
-    // Of a reciprocal rounded up by e / 2^(16 + shift) the quotient is exact if e is at most 2^shift; else that of one which is rounded
-    // down, with 1 more to divide.
+    // The rounded-up reciprocal exceeds 1 / count by e / (count · 2^(16 + shift)). The quotient is exact if e is at most 2^shift.
+    // Otherwise it is exact with the rounded-down reciprocal and a dividend that is larger by 1.
     let shift = count.ilog2();
     let reciprocal = (1_u32 << (16 + shift)).div_ceil(count);
     let is_near = reciprocal * count - (1 << (16 + shift)) <= 1 << shift;
     let (reciprocal, more) = if is_near { (reciprocal, 0) } else { (reciprocal - 1, 1) };
     let (reciprocal, half) = (reciprocal as u16, (count / 2 + more) as u16);
-    // A sum that would need a 17th bit has a mean of 255, as what is left of it.
+    // A dividend beyond 16 bits has a mean of 255, and so has the saturated one.
     move |sum| (((u32::from(sum.saturating_add(half)) * u32::from(reciprocal)) >> 16) as u16 >> shift) as u8
 }
 
-/// Bilinear between values of nodes in 1/CELL, halves up.
+/// Interpolates between nodes that were multiplied by CELL; rounds half up.
 #[inline(always)]
 fn interpolate<const CELL: usize>(between: &[u16], samples: &mut [u8]) {
     let (cell, half) = (CELL as u32, (CELL * CELL / 2) as u32);
@@ -225,8 +226,8 @@ fn interpolate<const CELL: usize>(between: &[u16], samples: &mut [u8]) {
     }
 }
 
-/// The distances of passes that widen by `radius` together: in each, a node gets the value of the nodes this far away on either side.
-/// A pass goes at most one node beyond twice what the passes before it reached, so that no node between is left out.
+/// The distances of the passes that together widen by `radius`. In each pass, a node gets the value of the nodes this far away on
+/// either side. A distance is at most twice the radius reached so far, plus one, so that no node is skipped.
 fn steps(radius: usize) -> impl Iterator<Item = usize> {
     let mut reached = 0;
     std::iter::from_fn(move || {
@@ -240,7 +241,7 @@ fn steps(radius: usize) -> impl Iterator<Item = usize> {
 mod tests {
     use super::*;
 
-    /// Of every sum that there can be, of every count.
+    /// Tests every possible sum of every count.
     #[test]
     fn means_are_exact() {
         for count in (3..=257).step_by(2) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! The operations that plans consist of, and what they read and write.
+//! The operations of plans, and the rectangles that they read and write.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -11,25 +11,25 @@ use crate::filter::picture::Placement;
 use crate::filter::regions::{Rect, disjoint};
 use crate::filter::wide::{Factor, LEVEL_RADIUS, MARGIN, PHASE_TAPS};
 
-/// The taps for one plane.
+/// The taps of the two passes over a plane.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlaneTaps {
-    /// Along rows.
+    /// The taps along rows.
     pub rows: Taps,
-    /// Along columns.
+    /// The taps along columns.
     pub columns: Taps,
-    /// Along rows for the chroma of packed 4:2:2, in pairs of pixels; equal to `rows` for all other layouts.
+    /// The taps along rows for the chroma of packed 4:2:2, in pairs of pixels. They equal `rows` for all other layouts.
     pub chroma_rows: Taps,
 }
 
 /// A plane that an operation accesses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Buffer {
-    /// This plane of the frame that is read.
+    /// A plane of the frame that is read, by its index.
     Source(usize),
-    /// This plane of the frame that is written.
+    /// A plane of the frame that is written, by its index.
     Destination(usize),
-    /// This one of the temporaries of the plan.
+    /// A temporary of the plan, by its index.
     Temporary(usize),
 }
 
@@ -37,23 +37,23 @@ pub enum Buffer {
 /// rows.
 pub const TEMPORARY_ROWS: u32 = 4;
 
-/// The rows of a plane that an operation accesses.
+/// A field of a plane that an operation accesses.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct View {
     /// The plane.
     pub buffer: Buffer,
-    /// Its rows.
+    /// The field.
     pub field: Field,
 }
 
 /// Where the alpha of a plane's pixels is stored.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum AlphaSource {
-    /// In this channel of the plane itself.
+    /// In this channel of the plane.
     Channel(u8),
-    /// In a plane of its own.
+    /// In a separate plane.
     Plane {
-        /// The rows that belong to the colour plane's.
+        /// The field of the alpha plane that belongs to the field of the colour plane.
         view: View,
         /// log2 of the colour plane's subsampling relative to the alpha plane, along x and y.
         subsampling: [u32; 2],
@@ -61,7 +61,7 @@ pub enum AlphaSource {
 }
 
 impl AlphaSource {
-    /// The alpha of a rectangle of colour, if it is in a plane of its own.
+    /// The rectangle of the alpha plane that a rectangle of colour needs; `None` if alpha is in a channel.
     pub fn reads(&self, rect: Rect) -> Option<(View, Rect)> {
         let Self::Plane { view, subsampling } = self else { return None };
         let PlaneLayout { width, height, .. } = view.field.layout;
@@ -72,10 +72,10 @@ impl AlphaSource {
     }
 }
 
-/// Which samples of a pixel an operation processes.
+/// The samples of a pixel that an operation processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Channels {
-    /// All.
+    /// All samples.
     All,
     /// The luma of packed 4:2:2, as one channel.
     Luma,
@@ -84,7 +84,7 @@ pub enum Channels {
 }
 
 impl Channels {
-    /// The processed samples as a plane of their own.
+    /// The layout of the processed samples as a separate plane.
     pub fn part_of(self, layout: &PlaneLayout) -> PlaneLayout {
         match self {
             Self::All => *layout,
@@ -97,50 +97,51 @@ impl Channels {
 /// The two planes of a decimation or an interpolation, and the factors between them.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Resampling {
-    /// Read.
+    /// The plane that is read.
     pub source: View,
-    /// Written.
+    /// The plane that is written.
     pub destination: View,
-    /// Along x and y. At least one is not [`Factor::One`].
+    /// The factors along x and y. At least one is not [`Factor::One`].
     pub factors: [Factor; 2],
     /// The samples of the larger plane that are processed.
     pub channels: Channels,
-    /// 0 if the larger plane is one of the frame, or premultiplied; one more for each decimation before it.
+    /// The level: 0 if the larger plane is a plane of the frame or the premultiplied plane. Each further decimation adds 1.
     pub level: u8,
 }
 
 impl Resampling {
-    /// Whether a sample of the larger plane is of a pair of pixels: the chroma of packed 4:2:2.
+    /// Whether a sample of the larger plane belongs to a pair of pixels, as the chroma of packed 4:2:2 does.
     pub fn is_by_pairs(&self) -> bool {
         self.channels == Channels::Chroma
     }
 
-    /// A rectangle of the larger plane in processed samples.
+    /// Converts a rectangle of the larger plane from pixels to processed samples.
     pub fn in_samples(&self, rect: Rect) -> Rect {
         let x = if self.is_by_pairs() { [rect.x() / 2, rect.right().div_ceil(2)] } else { [rect.x(), rect.right()] };
         rect_between(x, [rect.y(), rect.bottom()])
     }
 }
 
-/// Cells of a field of a plane.
+/// The cells of a field of a plane.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Cells {
-    /// Their grids, and where each is in the memory of all.
+    /// The grids of the cells, with the place of each in the common memory.
     pub grids: Arc<[CellPyramid]>,
-    /// A temporary of one row, with four bytes for each channel of a cell.
+    /// The memory of all cells: a temporary of one row, with four bytes for each channel of a cell.
     pub view: View,
 }
 
-/// What covers samples.
+/// The samples of a cover.
 #[derive(Debug, Clone, PartialEq)]
 pub enum CoverSamples {
     /// The same samples of another plane.
     Plane(View),
-    /// The mean of the cell that they are in, of these grids among the cells of the operation: one for each set of channels.
+    /// The mean of the cell that a sample is in. The range selects grids among the cells of the operation, one for each set of
+    /// channels.
     Mosaic(Range<usize>),
-    /// Estimates between the means of all cells of the operation.
+    /// Estimates, interpolated between all cells of the operation.
     Estimates,
-    /// These bytes, repeated from the first byte of the row on.
+    /// A pattern of bytes, which repeats from the first byte of the row on.
     Pattern(Pattern),
 }
 
@@ -152,124 +153,124 @@ pub struct Pattern {
     pub len: usize,
 }
 
-/// What is written to some rectangles of a plane.
+/// A part of a cover: samples, and the rectangles to which they are written.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Layer {
-    /// What covers them.
+    /// The samples that are written.
     pub samples: CoverSamples,
-    /// In pixels and rows of what is written.
+    /// The rectangles, in pixels and rows of the destination.
     pub rects: Vec<Rect>,
 }
 
-/// Which weights.
+/// Selects one of the weights of a soft cover.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WeightsOf {
-    /// How much of a cover shows.
+    /// The weights of the cover.
     Cover,
-    /// How much is left out of what is blurred.
+    /// The weights by which samples are left out of the blurs.
     Excluded,
 }
 
-/// How a cover is mixed with the picture.
+/// How a cover is mixed with the picture, and by which weights.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Mix {
-    /// How much of the cover shows.
+    /// The weights of the written samples.
     pub weights: WeightsOf,
-    /// The place of the samples that are written.
+    /// Where the written samples are in the picture.
     pub placement: Placement,
-    /// The plane that shows where the cover does not: that of the source, which may be the memory that is written.
+    /// The plane that is mixed with the cover. It is the plane of the source, which may have the same memory as the destination.
     pub beside: View,
     /// Bit c: channel c keeps its value.
     pub passthrough_mask: u32,
 }
 
-/// One step of a plan. All views of an operation have the same number of rows, apart from the alpha plane's and those of
+/// One step of a plan. All views of an operation have the same number of rows, apart from alpha planes, cells, and the planes of
 /// decimations and interpolations.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Operation {
     /// Copies rows, padding bits included.
     Copy {
-        /// Read.
+        /// The plane that is read.
         source: View,
-        /// Written.
+        /// The plane that is written.
         destination: View,
     },
-    /// Writes colour times alpha, 16 bits a sample, and alpha unchanged. If alpha is in a plane of its own, it becomes the
-    /// last channel.
+    /// Writes colour times alpha and unchanged alpha, each with 16 bits a sample. Alpha from a separate plane becomes the last
+    /// channel.
     Premultiply {
-        /// Read.
+        /// The colour plane that is read.
         source: View,
-        /// The alpha.
+        /// Where alpha is stored.
         alpha: AlphaSource,
-        /// Written, a temporary.
+        /// The temporary that is written.
         premultiplied: View,
     },
     /// Blurs rows, then columns.
     Blur {
-        /// Read.
+        /// The plane that is read.
         source: View,
-        /// Written.
+        /// The plane that is written.
         destination: View,
         /// The taps of both passes.
         taps: PlaneTaps,
     },
-    /// Writes the small plane of a level of the wide form, 16 bits a sample.
+    /// Writes the small plane of a level of the wide form, with 16 bits a sample.
     Decimate(Resampling),
-    /// Enlarges the blurred small plane of a level of the wide form.
+    /// Interpolates the blurred small plane of a level of the wide form.
     Interpolate(Resampling),
-    /// Divides blurred colour by blurred alpha and writes it at the destination's depth. Where the blurred alpha is 0, the
-    /// source's colour is kept.
+    /// Divides blurred colour by blurred alpha, and writes it with the destination's depth. Where the blurred alpha is 0, writes
+    /// the colour of the source.
     Unpremultiply {
-        /// Read, a temporary.
+        /// The temporary that is read, with blurred colour and alpha.
         premultiplied: View,
-        /// The alpha of the source.
+        /// Where the source stores alpha.
         alpha: AlphaSource,
-        /// Read.
+        /// The source, which is read, too.
         source: View,
-        /// Written.
+        /// The plane that is written.
         destination: View,
         /// Bit c: channel c keeps the source's value.
         passthrough_mask: u32,
     },
     /// Copies single channels back from the source, after all channels were blurred.
     RestoreChannels {
-        /// Read.
+        /// The plane that is read.
         source: View,
-        /// Written.
+        /// The plane that is written.
         destination: View,
         /// Bit c: channel c keeps the source's value.
         passthrough_mask: u32,
     },
     /// Computes the means of the samples in cells.
     CellMeans {
-        /// Read.
+        /// The plane that is read.
         source: View,
-        /// Written.
+        /// The cells that are written.
         cells: Cells,
-        /// The place of the samples, if weights say how much of each is left out.
+        /// Where the samples are in the picture, if weights say how much of each sample is left out.
         excluded: Option<Placement>,
     },
-    /// Replaces the cells from which samples were left out by estimates, in place.
+    /// Turns the means of cells into estimates, in place: cells from which samples were left out take values from coarser cells.
     Spread(Cells),
-    /// Writes layers over each other, the first one below, or mixes them with what is beside them.
+    /// Writes layers over each other, the lowest layer first, or mixes them with the plane `beside`.
     Write {
-        /// What covers.
+        /// The layers.
         layers: Vec<Layer>,
-        /// The cells of mosaics and estimates.
+        /// The cells of layers with mosaics or estimates.
         cells: Option<Cells>,
-        /// Written.
+        /// The plane that is written.
         destination: View,
-        /// How it is mixed, if it does not hide wholly.
+        /// How the layers are mixed; `None` if they hide completely.
         mix: Option<Mix>,
     },
 }
 
 impl Operation {
-    /// How many of the first rows of its output can be computed from the first `available` rows of what it reads. For operations
-    /// of plans that can be banded.
+    /// How many of the first rows of the output can be computed from the first `available` rows of the source. Only for
+    /// operations of plans that can be banded.
     pub fn ready_rows(&self, available: u32) -> u32 {
         let View { buffer, field } = self.output();
-        // What else it reads counts in plans that cannot be banded, which have all of it.
+        // Only plans that cannot be banded read other views, and these have all rows.
         if available >= self.source().field.layout.height {
             return field.layout.height;
         }
@@ -288,8 +289,8 @@ impl Operation {
         }
     }
 
-    /// What a rectangle of its output is computed from: a rectangle of each view that it reads. Rectangles are in pixels and rows
-    /// of their views. Nothing else that it reads changes a sample of that rectangle.
+    /// The rectangles of all views that a rectangle of the output is computed from, in pixels and rows of these views. Samples
+    /// outside of them do not affect the output.
     pub fn reads(&self, rect: Rect) -> Vec<(View, Rect)> {
         match self {
             Self::Copy { source, .. } | Self::RestoreChannels { source, .. } => vec![(*source, rect)],
@@ -299,7 +300,7 @@ impl Operation {
             Self::Premultiply { source, alpha, .. } => {
                 std::iter::once((*source, rect)).chain(alpha.reads(rect)).collect()
             }
-            // The blurred alpha is a channel of the premultiplied plane; the source's colour counts where it is 0.
+            // The premultiplied plane includes the blurred alpha. The colour of the source is used where this alpha is 0.
             Self::Unpremultiply { premultiplied, source, .. } => vec![(*premultiplied, rect), (*source, rect)],
             Self::CellMeans { source, cells, .. } => {
                 cells.grids.iter().filter_map(|pyramid| Some((*source, pyramid.grid.reads()?))).collect()
@@ -319,7 +320,8 @@ impl Operation {
         }
     }
 
-    /// What it writes by itself, whatever later operations read: the rectangles of a frame that are covered.
+    /// The rectangles of the frame that the operation covers; `None` if it writes no frame. They are written even though no later
+    /// operation reads them.
     pub fn covered(&self) -> Option<Vec<Rect>> {
         let Self::Write { layers, destination: View { buffer: Buffer::Destination(_), .. }, .. } = self else {
             return None;
@@ -328,7 +330,8 @@ impl Operation {
         Some(disjoint(&rects))
     }
 
-    /// The view of a frame's plane or of a temporary that it reads, beside its alpha.
+    /// The main input of the operation: not its alpha, and not the samples of a cover. For `Write` this is the plane `beside`, or
+    /// the destination if nothing is mixed.
     pub fn source(&self) -> View {
         match self {
             Self::Unpremultiply { premultiplied, .. } => *premultiplied,
@@ -343,7 +346,7 @@ impl Operation {
         }
     }
 
-    /// What it writes.
+    /// The view that the operation writes.
     pub fn output(&self) -> View {
         match self {
             Self::Premultiply { premultiplied, .. } => *premultiplied,
@@ -357,7 +360,7 @@ impl Operation {
         }
     }
 
-    /// The same operation on other buffers.
+    /// The same operation with other buffers.
     pub(super) fn with_buffers(&self, other: impl Fn(Buffer) -> Buffer) -> Self {
         let mut operation = self.clone();
         let views = match &mut operation {
@@ -373,8 +376,8 @@ impl Operation {
         operation
     }
 
-    /// The position of its kind in a plan: down the levels to the blurs of the smallest planes, and up again. What is blurred
-    /// without its objects is made before that, and a frame is covered when all else is done.
+    /// The position in a plan of operations of this kind. Planes without their objects are made first. Then the blur decimates
+    /// level by level, blurs the smallest planes, and interpolates level by level. Covers are written to the frame last.
     pub(super) fn stage(&self) -> u8 {
         const BLUR: u8 = 128;
         match self {
@@ -391,19 +394,20 @@ impl Operation {
         }
     }
 
-    /// Whether `self` and `other` are of the same stage of a plan, so that neither reads what the other writes.
+    /// Whether both operations are in the same stage of a plan, so that neither reads the output of the other.
     pub fn is_independent_of(&self, other: &Self) -> bool {
         self.stage() == other.stage()
     }
 }
 
-/// The part of an axis of `count` samples that stands for the samples from `start` to `end`: beyond the axis its edges repeat.
+/// The samples of an axis, which has `count` of them, that are read for the positions from `start` to `end`. Beyond the axis, its
+/// edges repeat.
 fn clipped(start: i64, end: i64, count: u32) -> [u32; 2] {
     let last = i64::from(count) - 1;
     [start.clamp(0, last) as u32, (end - 1).clamp(0, last) as u32 + 1]
 }
 
-/// All of a view.
+/// The rectangle of a whole view.
 pub(super) fn all_of(view: &View) -> Rect {
     rect_between([0, view.field.layout.width], [0, view.field.layout.height])
 }
@@ -428,7 +432,7 @@ fn blur_reads(layout: &PlaneLayout, taps: &PlaneTaps, rect: Rect) -> Rect {
     rect_between(x, y)
 }
 
-/// Sample j of the small plane is computed from the samples (j - MARGIN)·s ± LEVEL_RADIUS·s.
+/// Sample j of the small plane is computed from the samples (j - MARGIN)·s ± LEVEL_RADIUS·s of the larger plane.
 fn decimation_reads(resampling: &Resampling, rect: Rect) -> Rect {
     let along = |start: u32, end: u32, factor: Factor, count: u32| match factor {
         Factor::One => [start, end],
@@ -448,8 +452,8 @@ fn decimation_reads(resampling: &Resampling, rect: Rect) -> Rect {
     rect_between(along(rect.x(), rect.right(), across, layout.width), y)
 }
 
-/// Sample x is computed from the samples x / s to x / s + PHASE_TAPS - 1 of the small plane; of these the first one counts in
-/// phase 0 alone.
+/// Sample x is computed from the samples x / s to x / s + PHASE_TAPS - 1 of the small plane. The first of these has a tap above 0
+/// only in phase 0.
 fn interpolation_reads(resampling: &Resampling, rect: Rect) -> Rect {
     let along = |start: u32, end: u32, factor: Factor| match factor {
         Factor::One => [start, end],
@@ -467,8 +471,8 @@ mod tests {
     use crate::filter::frame::SampleLayout;
     use crate::filter::plan::Plan;
 
-    /// The samples of an axis with taps above 0 for the samples from `start` to `end`: `taps` returns those of one sample, which
-    /// begin at an index that may be beyond the axis.
+    /// The samples of an axis that have taps above 0 for the samples from `start` to `end`. `taps` returns the taps of one
+    /// sample, and the index of the first one, which may lie beyond the axis.
     fn read(start: u32, end: u32, count: u32, taps: impl Fn(u32) -> (i64, Vec<u32>)) -> [u32; 2] {
         let mut samples = Vec::new();
         for x in start..end {
@@ -484,7 +488,7 @@ mod tests {
         (centre - radius, (-radius..=radius).map(|i| taps.at(i.unsigned_abs() as usize)).collect())
     }
 
-    /// The taps along one axis that every operation applies for a sample of its output.
+    /// The taps along one axis that an operation applies for one sample of its output.
     fn taps_of(operation: &Operation, axis: usize, x: u32) -> (i64, Vec<u32>) {
         match operation {
             Operation::Blur { taps, .. } => all([&taps.rows, &taps.columns][axis], x.into()),
@@ -503,7 +507,7 @@ mod tests {
         }
     }
 
-    /// The pixels along rows with taps above 0. In packed 4:2:2 a sample of chroma is that of a pair.
+    /// The pixels along a row that have taps above 0. In packed 4:2:2, a chroma sample belongs to a pair of pixels.
     fn read_across(operation: &Operation, x: u32, right: u32) -> [u32; 2] {
         let width = operation.source().field.layout.width;
         let of_pairs = |[start, end]: [u32; 2]| [2 * start, (2 * end).min(width)];
@@ -530,7 +534,7 @@ mod tests {
         let whole = PlaneLayout::new(157, 83, 2, 16);
         let narrow = PlaneLayout { sigma_scale: [0.5, 1.0], ..whole };
         let packed = PlaneLayout { sample_layout: SampleLayout::Yuv422 { luma: 0 }, ..PlaneLayout::new(157, 83, 4, 8) };
-        // Luma has a level along rows, and nothing else does.
+        // Only luma has a level, along rows.
         let flat = PlaneLayout { sigma_scale: [1.0, 0.5], ..packed };
         let sigmas = [0.8, 3.0, 5.0, 40.0, 90.0].into_iter();
         for (sigma, layout) in sigmas.flat_map(|sigma| [whole, narrow, packed, flat].map(|layout| (sigma, layout))) {

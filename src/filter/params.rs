@@ -27,7 +27,7 @@ pub struct BlurParams {
 }
 
 impl BlurParams {
-    /// A sigma of 0: frames are copied.
+    /// A σ of 0: frames are copied.
     pub const PASSTHROUGH: Self = Self { sigma: 0.0, kernel_size: 0 };
 
     /// Checks `sigma`, in pixels, 0 to [`SIGMA_MAX`], and `kernel_size`, in taps per axis: 0 (follow sigma) or an odd
@@ -57,10 +57,10 @@ impl BlurParams {
         self.sigma == 0.0
     }
 
-    /// The share of the weight that is in the centre tap of an axis, 1 if it is all; 0 stands for any that is far from 1.
-    /// `scale` is that of [`BlurParams::axis`].
+    /// The weight of the centre tap of an axis, from 0 to 1. Returns 0 for all weights that are far from 1. `scale` is that of
+    /// [`BlurParams::axis`].
     pub fn centre(&self, scale: f64) -> f64 {
-        /// From this σ on, in samples, a fifth of the weight is not in the centre.
+        /// From this σ on, in samples, at least a fifth of the weight is outside of the centre tap.
         const SPREADS: f64 = 0.5;
         let sigma = self.sigma * scale;
         let has_neighbours = self.kernel_size == 0 || self.fixed_radius(scale) > 0;
@@ -71,19 +71,19 @@ impl BlurParams {
         }
     }
 
-    /// Whether `kernel-size` is much smaller than sigma asks for: less than 1.5 sigma to each side, which leaves out more than an
-    /// eighth of the Gaussian.
+    /// Whether `kernel-size` is much too small for sigma: the radius is less than 1.5 σ, so more than an eighth of the Gaussian
+    /// is cut off.
     pub fn is_cut_off(&self) -> bool {
         self.kernel_size > 0 && f64::from((self.kernel_size - 1) / 2) < 1.5 * self.sigma
     }
 
-    /// How one axis of a plane is blurred whose samples are `1/scale` pixels of the frame apart on that axis. `scale` is 1
-    /// for luma and RGB, and 0.5 for a chroma axis subsampled by two, so that the blur has the same width in the frame in
-    /// all planes and on both axes.
+    /// How to blur an axis of a plane whose samples are `1/scale` pixels of the frame apart on this axis. `scale` is 1 for luma
+    /// and RGB, and 0.5 for a chroma axis that is subsampled by two. So the blur has the same width in the frame in all planes
+    /// and on both axes.
     ///
-    /// If `kernel-size` is set, the form is direct and the radius is (kernel-size - 1) / 2 times `scale`, rounded half up.
-    /// Otherwise σ decides: from [`super::WIDE_SIGMA`] on, scaled, the form is wide; the radius of the direct form is
-    /// int(4σ + 0.5), as in SciPy and CuPy.
+    /// If `kernel-size` is set, the form is direct, and the radius is (kernel-size - 1) / 2 times `scale`, rounded half up.
+    /// Otherwise the scaled σ decides: from [`super::WIDE_SIGMA`] on, the form is wide. Below, the form is direct with a radius
+    /// of int(4σ + 0.5), as in SciPy and CuPy.
     pub fn axis(&self, scale: f64) -> AxisBlur {
         debug_assert!(scale > 0.0 && scale <= 1.0, "axis scale {scale}");
         let sigma = self.sigma * scale;
@@ -93,7 +93,7 @@ impl BlurParams {
         }
     }
 
-    /// The radius that `kernel-size` sets, for [`BlurParams::axis`].
+    /// The radius that `kernel-size` sets. `scale` is that of [`BlurParams::axis`].
     fn fixed_radius(&self, scale: f64) -> usize {
         (f64::from((self.kernel_size.max(1) - 1) / 2) * scale + 0.5) as usize
     }

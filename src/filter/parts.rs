@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
-//! What the operations of a plan compute for parts of a frame. From the last operation backwards, each computes what is wanted
-//! of its output and what later operations read of it ([`Operation::reads`]). So every sample that is wanted has the value that
-//! it has in the whole frame, because operations and planes are the same.
+//! The rectangles that each operation of a plan has to compute for parts of a frame. They are found from the last operation
+//! backwards: each operation computes the wanted part of its output, and everything that later operations read of it
+//! ([`Operation::reads`]). Operations and planes are those of the whole frame, so every wanted sample has the value that it has
+//! there.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -13,27 +14,27 @@ use super::picture::FieldRect;
 use super::plan::Plan;
 use super::regions::{Rect, disjoint};
 
-/// The rectangles of its output that each operation of a plan computes, in pixels and rows of the output's view. Those of one
-/// operation do not overlap.
+/// For each operation of a plan, the rectangles of its output that it computes, in pixels and rows of the output's view. The
+/// rectangles of one operation do not overlap.
 pub type Parts = Vec<Vec<Rect>>;
 
-/// How a backend divides operations.
+/// How a backend divides operations into tiles.
 #[derive(Clone, Copy)]
 pub struct Tiles {
-    /// Extends a rectangle of an operation's output to whole tiles of the backend, which begin where those of the whole plane
-    /// do, or end with it.
+    /// Extends a rectangle of an operation's output to whole tiles of the backend. Tiles start at the same multiples as in the
+    /// whole plane, and end with the plane at the latest.
     pub round: fn(&Operation, Rect) -> Rect,
-    /// What a rectangle of its output costs: at least the number of its samples.
+    /// The cost of a rectangle of an operation's output. It is at least the area of the rectangle.
     pub cost: fn(&Operation, Rect) -> u64,
 }
 
 impl Plan {
-    /// All of every output: a whole frame.
+    /// The whole output of each operation: a whole frame.
     pub fn whole(&self) -> Parts {
         self.operations().iter().map(|operation| vec![all_of(&operation.output())]).collect()
     }
 
-    /// So many rows of every output: a band.
+    /// These rows of the output of each operation: a band.
     pub fn rows(&self, rows: &[Range<u32>]) -> Parts {
         let band = |(operation, rows): (&Operation, &Range<u32>)| {
             Rect::between([0, operation.output().field.layout.width], [rows.start, rows.end]).into_iter().collect()
@@ -41,7 +42,7 @@ impl Plan {
         self.operations().iter().zip(rows).map(band).collect()
     }
 
-    /// What has to be computed and read for these parts of the destination's planes.
+    /// The rectangles that are computed and read for these parts of the destination's planes.
     pub fn needs(&self, wanted: &[(usize, FieldRect)], tiles: Tiles) -> Needs {
         let mut demands = Demands::default();
         for (plane, FieldRect { field, rect }) in wanted {
@@ -51,10 +52,11 @@ impl Plan {
         for operation in self.operations().iter().rev() {
             let covered = operation.covered();
             let wanted = covered.clone().unwrap_or_else(|| demands.of(operation.output()).clone());
-            // Rounding and joining add samples that nobody reads, so earlier operations do not compute their inputs.
+            // Rounding and joining add samples that nobody reads, so earlier operations do not compute the inputs of these
+            // samples.
             for (view, rect) in wanted.iter().flat_map(|rect| operation.reads(*rect)) {
                 let demand = demands.of(view);
-                // Each rectangle of a mosaic reads all cells.
+                // Each rectangle of a mosaic reads all cells, so the same rectangle would be added many times.
                 if demand.last() != Some(&rect) {
                     demand.push(rect);
                 }
@@ -73,38 +75,42 @@ impl Plan {
     }
 }
 
-/// A plan, and what each of its operations computes: all that a backend needs to know of a frame but where it is.
+/// A plan, and the rectangles that each of its operations computes: everything that a backend needs for a frame except its
+/// addresses.
 #[derive(Debug)]
 pub struct Job {
-    /// The operations.
+    /// The plan.
     pub plan: Arc<Plan>,
-    /// What they compute.
+    /// The rectangles that its operations compute.
     pub parts: Parts,
-    /// What they compute and read of each temporary, which alone needs memory; `None` for a temporary that is not used.
+    /// The part of each temporary that operations write or read. Only this part needs memory. `None` for a temporary that is not
+    /// used.
     pub extents: Vec<Option<ByteRect>>,
-    /// What it accesses of a frame of which it covers parts; `None` if all of it is blurred.
+    /// The parts of the frame that a cover accesses; `None` if the whole frame is blurred.
     pub accesses: Option<Accesses>,
 }
 
-/// What a cover accesses of the planes of a frame.
+/// The parts of a frame's planes that a cover accesses.
 #[derive(Debug, Default)]
 pub struct Accesses {
-    /// Read; rectangles may overlap. What else the operations read is not used.
+    /// The rectangles that are read; they may overlap. Operations may also read other samples, whose values do not affect the
+    /// result.
     pub reads: Vec<(usize, FieldRect)>,
-    /// Written; those of one field do not overlap, but share pairs of pixels of packed 4:2:2.
+    /// The rectangles that are written. Rectangles of one field do not overlap, but may share pairs of pixels of packed 4:2:2.
     pub writes: Vec<(usize, FieldRect)>,
 }
 
 impl Job {
-    /// These parts of a plan.
+    /// A job that computes these parts of a plan.
     pub fn new(plan: Arc<Plan>, parts: Parts, accesses: Option<Accesses>) -> Self {
         let mut extents: Vec<Option<ByteRect>> = vec![None; plan.temporaries().len()];
         for (operation, rects) in plan.operations().iter().zip(&parts) {
-            // What covers a frame is neither rounded nor joined, so it reads what other operations have computed.
+            // The operation that writes the frame is neither rounded nor joined, so it reads only samples that earlier operations
+            // have computed.
             if matches!((operation, operation.output().buffer), (Operation::Write { .. }, Buffer::Destination(_))) {
                 continue;
             }
-            // Rectangles that were rounded or joined read more than what was computed for them.
+            // Rectangles that were rounded or joined read more than the samples that were computed for them.
             let accesses = |rect: &Rect| operation.reads(*rect).into_iter().chain([(operation.output(), *rect)]);
             for (View { buffer, field }, rect) in rects.iter().flat_map(accesses) {
                 if let Buffer::Temporary(index) = buffer {
@@ -116,13 +122,13 @@ impl Job {
         Self { plan, parts, extents, accesses }
     }
 
-    /// A whole frame.
+    /// A job that blurs a whole frame.
     pub fn frame(plan: Arc<Plan>) -> Self {
         let parts = plan.whole();
         Self::new(plan, parts, None)
     }
 
-    /// What a plan covers of a frame.
+    /// A job that computes everything that a plan covers.
     pub fn cover(plan: Plan, tiles: Tiles) -> Self {
         let Needs { parts, reads } = plan.needs(&[], tiles);
         let written = |operation: &Operation| {
@@ -134,7 +140,7 @@ impl Job {
         Self::new(Arc::new(plan), parts, Some(Accesses { reads, writes }))
     }
 
-    /// The planes that a cover writes only in part. A cover into another buffer first copies them.
+    /// The planes of which a cover writes only a part. A cover into another buffer copies these planes first.
     pub fn copied_planes(&self) -> Vec<usize> {
         let Some(Accesses { writes, .. }) = &self.accesses else { return Vec::new() };
         let passes_channels = |plane: usize| {
@@ -152,27 +158,28 @@ impl Job {
         self.plan.layouts().iter().enumerate().filter(is_copied).map(|(plane, _)| plane).collect()
     }
 
-    /// Whether it does nothing.
+    /// Whether the job has no operations.
     pub fn is_empty(&self) -> bool {
         self.plan.operations().is_empty()
     }
 }
 
-/// What of a plan is computed for parts of a frame.
+/// The parts of a plan that are needed for parts of a frame.
 #[derive(Debug)]
 pub struct Needs {
-    /// What each operation computes.
+    /// The rectangles that each operation computes.
     pub parts: Parts,
-    /// What is read of the source's planes; rectangles may overlap. What else the parts read of it is not used.
+    /// The rectangles of the source's planes that are read; they may overlap. Operations may also read other samples of the
+    /// source, whose values do not affect the result.
     pub reads: Vec<(usize, FieldRect)>,
 }
 
-/// What is wanted of each field of a plane.
+/// The wanted rectangles of each view.
 #[derive(Default)]
 struct Demands(Vec<(View, Vec<Rect>)>);
 
 impl Demands {
-    /// Of the field that this view has.
+    /// The wanted rectangles of the field of this view.
     fn of(&mut self, view: View) -> &mut Vec<Rect> {
         let key = |view: &View| (view.buffer, view.field.place());
         let index = self.0.iter().position(|(of, _)| key(of) == key(&view));
@@ -184,10 +191,10 @@ impl Demands {
     }
 }
 
-/// Joins rectangles where that costs no more than all of them, and makes the others disjoint.
+/// Joins rectangles where one rectangle around them costs no more, and makes the remaining ones disjoint.
 pub fn joined(rects: impl Iterator<Item = Rect>, cost: impl Fn(Rect) -> u64) -> Vec<Rect> {
     let apart: Vec<(Rect, u64)> = rects.map(|rect| (rect, cost(rect))).collect();
-    // First, because joining two at a time takes time where there are many.
+    // The rectangle around all is tried first, because joining many rectangles in pairs takes long.
     let hull = apart.iter().map(|(rect, _)| *rect).reduce(Rect::hull);
     let sum: u64 = apart.iter().map(|(_, cost)| cost).sum();
     if let Some(hull) = hull.filter(|hull| cost(*hull) <= sum) {
@@ -195,7 +202,7 @@ pub fn joined(rects: impl Iterator<Item = Rect>, cost: impl Fn(Rect) -> u64) -> 
     }
     let mut joined: Vec<(Rect, u64)> = Vec::new();
     for mut next in apart {
-        // A rectangle that grew may now be near another one.
+        // A rectangle that has grown may now be close to another one.
         while let Some((index, hull)) = joined.iter().enumerate().find_map(|(index, (rect, apart))| {
             let (hull, apart) = (rect.hull(next.0), apart + next.1);
             let together = if hull.area() > apart { u64::MAX } else { cost(hull) };

@@ -1,43 +1,43 @@
 // SPDX-License-Identifier: MPL-2.0
-//! The planes of a picture, and the samples of each that a rectangle in luma samples covers.
+//! The planes of a picture, and the samples of each plane that a rectangle in luma samples covers.
 
 use super::frame::{Field, PlaneLayout};
 use super::regions::Rect;
 
-/// log2 of the strongest subsampling that is taken into account. No format comes near it.
+/// log2 of the largest subsampling that is supported. All formats stay far below it.
 const MAX_SHIFT: u32 = 4;
 
-/// The samples of one field of a plane that a rectangle covers.
+/// A rectangle of one field of a plane.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct FieldRect {
     /// The field.
     pub field: Field,
-    /// Columns in pixels of the plane, and rows of the field. For packed 4:2:2 the columns are luma's: chroma is covered
-    /// in every pair of pixels of which one is.
+    /// The columns in pixels of the plane, and the rows of the field. For packed 4:2:2 the columns are those of luma. Chroma is
+    /// covered in each pair of which at least one pixel is covered.
     pub rect: Rect,
 }
 
-/// Where the samples of a field of a plane are in the picture, in luma samples.
+/// Where the samples of a field are in the picture, in luma samples.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Placement {
     /// log2 of the luma samples that a sample stands for, along x and y.
     pub shift: [u32; 2],
-    /// Columns and rows of luma that it has, from the first one on, and the end.
+    /// The luma columns and the luma rows of the field, each as its first index and its end.
     pub luma: [[u32; 2]; 2],
-    /// Rows of luma from one of the field to the next.
+    /// The luma rows from one row of the field's luma to the next.
     pub step: u32,
-    /// Width and height of the picture.
+    /// Width and height of the picture in luma samples.
     pub size: [u32; 2],
 }
 
 impl Placement {
-    /// The first column and row.
+    /// The first luma column and row.
     pub fn first(&self) -> [u32; 2] {
         self.luma.map(|[first, _]| first)
     }
 }
 
-/// The planes of a picture, and how many of its pixels their samples stand for.
+/// The planes of a picture, and the subsampling of each plane.
 #[derive(Debug, Clone)]
 pub struct PictureGeometry {
     layouts: Vec<PlaneLayout>,
@@ -48,8 +48,8 @@ pub struct PictureGeometry {
 }
 
 impl PictureGeometry {
-    /// Of frames of these planes. Luma stands here for the planes of the highest resolution: their samples are the unit of
-    /// all rectangles.
+    /// The geometry of frames with these layouts. Luma means here the planes with the highest resolution. Their samples are the
+    /// unit of all rectangles.
     pub fn new(layouts: &[PlaneLayout]) -> Self {
         let finest = [0, 1].map(|axis| layouts.iter().map(|layout| layout.sigma_scale[axis]).fold(0.0, f64::max));
         let shift = |layout: &PlaneLayout| {
@@ -74,39 +74,39 @@ impl PictureGeometry {
         self.size
     }
 
-    /// The part of a rectangle that is in the picture.
+    /// The part of a rectangle in the picture.
     pub fn clipped(&self, rect: Rect) -> Option<Rect> {
         rect.intersection(Rect::between([0, self.size[0]], [0, self.size[1]])?)
     }
 
-    /// Where the samples of a field of a plane are in the picture.
+    /// Where the samples of a field are in the picture.
     pub fn placement(&self, plane: usize, field: &Field) -> Placement {
         let PlaneLayout { split, height, .. } = self.layouts[plane];
         let (size, views, first) = (self.size, split.views(), field.place().map(|first| first as u32));
         let luma = [0, 1].map(|axis| match size[axis] / views[axis] {
-            // Alternating rows begin at their own first one.
+            // The first luma row of a field with alternating rows is its first row in the plane.
             length if length == size[axis] => [first[axis], length],
             length => [0, length].map(|edge| edge + if first[axis] > 0 { length } else { 0 }),
         });
-        // A single row stands for both fields.
+        // In a plane of one row, this row stands for both fields.
         Placement { shift: self.shifts[plane], luma, step: if height > 1 { field.step as u32 } else { 1 }, size }
     }
 
-    /// What a rectangle in luma samples covers in each field of a plane, rounded outwards.
+    /// The rectangle of each field of a plane that a rectangle in luma samples covers, rounded outwards.
     pub fn covered(&self, plane: usize, rect: Rect) -> impl Iterator<Item = FieldRect> {
         let (layout, [across, down]) = (self.layouts[plane], self.shifts[plane]);
         let rect = self.clipped(rect);
         layout.fields().filter_map(move |field| {
             let [x, y] = self.placement(plane, &field).luma;
-            // A single row stands for both fields.
+            // In a plane of one row, this row stands for both fields.
             let rect = if field.step == 2 && layout.height > 1 {
                 rect?.in_field(field.first_row as u32)?
             } else {
                 let rect = rect?.intersection(Rect::between(x, y)?)?;
                 Rect::new(rect.x() - x[0], rect.y() - y[0], rect.width(), rect.height())?
             };
-            // The picture may have more rows or columns than the plane's samples stand for, such as the last rows of the
-            // second field where the height is not a multiple of four. The plane's edge stands for them.
+            // The picture may have rows or columns beyond those that the plane's samples stand for, such as the last rows of the
+            // second field if the height is not a multiple of four. The edge of the plane stands for them.
             let onto = |start: u32, shift: u32, count: u32| start.min((count - 1) << shift);
             let x = onto(rect.x(), across, field.layout.width);
             let y = onto(rect.y(), down, field.layout.height);

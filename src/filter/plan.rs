@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
-//! What is done with the planes of a frame: a list of operations, made once for frames of the same layouts and options and
-//! executed by either backend.
+//! Plans: what is done with the planes of a frame, as a list of operations. A plan is made once for frames with the same layouts
+//! and options. Either backend can execute it.
 
 use std::ops::Range;
 
@@ -31,7 +31,7 @@ impl Selection {
         Self { primary, chroma, alpha }
     }
 
-    /// The channels of these planes.
+    /// The channels that these planes have.
     pub fn of(planes: &[PlaneLayout]) -> Self {
         Self::with_roles(|role| planes.iter().any(|layout| layout.roles().contains(&role)))
     }
@@ -52,7 +52,7 @@ impl Selection {
         Self::with_roles(|role| self.contains(role) && !other.contains(role))
     }
 
-    /// Whether channels of this role are blurred.
+    /// Whether channels of this role are selected.
     pub fn contains(self, role: Role) -> bool {
         match role {
             Role::Primary => self.primary,
@@ -61,7 +61,7 @@ impl Selection {
         }
     }
 
-    /// Bit c: channel c of planes of this layout is not selected.
+    /// A mask whose bit c says that channel c of planes with this layout is not selected.
     pub(super) fn passthrough_mask(self, layout: &PlaneLayout) -> u32 {
         let roles = layout.roles().iter().enumerate();
         roles.map(|(c, role)| u32::from(!self.contains(*role)) << c).sum()
@@ -71,7 +71,7 @@ impl Selection {
 /// How alpha affects colour. docs/ARITHMETIC.md has the formulas.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum AlphaMode {
-    /// Not at all: each channel is blurred independently.
+    /// Alpha does not affect colour: each channel is blurred independently.
     #[default]
     Straight,
     /// Colour is premultiplied by alpha, blurred and unpremultiplied, so that the colour of transparent pixels does not bleed.
@@ -83,21 +83,21 @@ pub enum AlphaMode {
 pub struct Options {
     /// The Gaussian.
     pub params: BlurParams,
-    /// Which channels are blurred.
+    /// The channels that are blurred.
     pub planes: Selection,
     /// How alpha affects colour, in frames that have alpha.
     pub alpha: AlphaMode,
 }
 
 impl Options {
-    /// Whether frames of these planes are left unchanged.
+    /// Whether frames with these planes stay unchanged.
     pub fn is_passthrough(&self, planes: &[PlaneLayout]) -> bool {
         let selected = |layout: &PlaneLayout| layout.roles().iter().any(|role| self.planes.contains(*role));
         self.params.is_passthrough() || !planes.iter().any(selected)
     }
 
-    /// The channels of these planes that are selected and of which the blur can change a sample. It cannot if so little
-    /// weight is outside of the centre that rounding to the plane's depth keeps every sample.
+    /// The selected channels of these planes in which the blur can change a sample. It cannot change one if the weight outside of
+    /// the centre taps is so small that rounding to the plane's depth keeps every sample.
     pub fn changed(&self, planes: &[PlaneLayout]) -> Selection {
         let is_changed = |layout: &PlaneLayout, role: Role| {
             let scales = [sigma_scale_of_rows(layout, role), layout.sigma_scale[1]];
@@ -110,7 +110,7 @@ impl Options {
 }
 
 impl From<BlurParams> for Options {
-    /// All channels, each blurred independently.
+    /// Blurs all channels, each independently.
     fn from(params: BlurParams) -> Self {
         Self { params, planes: Selection::ALL, alpha: AlphaMode::Straight }
     }
@@ -120,26 +120,26 @@ impl From<BlurParams> for Options {
 pub(super) struct PlaneAxes {
     pub rows: AxisBlur,
     pub columns: AxisBlur,
-    /// Rows of the chroma of packed 4:2:2; like `rows` for all other layouts.
+    /// The axis along rows for the chroma of packed 4:2:2. It equals `rows` for all other layouts.
     pub chroma_rows: AxisBlur,
 }
 
 impl PlaneAxes {
-    /// Of a field with this layout.
+    /// The axes of a field with this layout.
     pub fn new(params: BlurParams, layout: &PlaneLayout) -> Self {
         let rows = |role| params.axis(sigma_scale_of_rows(layout, role));
         Self { rows: rows(Role::Primary), columns: params.axis(layout.sigma_scale[1]), chroma_rows: rows(Role::Chroma) }
     }
 }
 
-/// The σ scale along rows for channels of this role, which is the plane's but for the chroma of packed 4:2:2.
+/// The σ scale along rows for channels of this role: that of the plane, or half of it for the chroma of packed 4:2:2.
 fn sigma_scale_of_rows(layout: &PlaneLayout, role: Role) -> f64 {
     let is_halved = role == Role::Chroma && layout.is_packed_422();
     layout.sigma_scale[0] / f64::from(1 + u8::from(is_halved))
 }
 
-/// The operations that blur frames of these layouts, in order. Operations of one kind follow each other and are independent of
-/// one another, so a backend may execute them together.
+/// The operations that blur or cover frames with these layouts, in order. Operations of one stage follow each other and do not
+/// depend on each other, so a backend may execute them together.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Plan {
     layouts: Vec<PlaneLayout>,
@@ -149,7 +149,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The plan for frames of these planes.
+    /// The plan that blurs frames with these layouts.
     pub fn new(options: Options, layouts: &[PlaneLayout]) -> Self {
         let mut plan = Self::empty(layouts);
         let has_alpha = |layout: &PlaneLayout| layout.roles().contains(&Role::Alpha);
@@ -185,7 +185,7 @@ impl Plan {
         plan
     }
 
-    /// Without operations, for frames of these planes.
+    /// A plan without operations for frames with these layouts.
     pub(super) fn empty(layouts: &[PlaneLayout]) -> Self {
         Self { layouts: layouts.to_vec(), operations: Vec::new(), temporaries: Vec::new(), turns: Vec::new() }
     }
@@ -194,30 +194,30 @@ impl Plan {
         self.operations.push(operation);
     }
 
-    /// Puts the operations in order.
+    /// Sorts the operations by their stages.
     pub(super) fn sort(&mut self) {
         self.operations.sort_by_key(Operation::stage);
     }
 
-    /// A temporary of this layout, all rows of it.
+    /// Adds a temporary with this layout. Returns the view of all of its rows.
     pub(super) fn add_temporary(&mut self, layout: PlaneLayout) -> View {
         self.temporaries.push(layout);
         View { buffer: Buffer::Temporary(self.temporaries.len() - 1), field: Field::whole(layout) }
     }
 
-    /// Says that the last `count` temporaries are those of one Gaussian of a cover.
+    /// Records that the last `count` temporaries belong to one Gaussian of a cover.
     pub(super) fn close_turn(&mut self, count: usize) {
         self.turns.push(self.temporaries.len() - count..self.temporaries.len());
     }
 
-    /// A temporary for rows of this many pixels and samples per pixel, 16 bits each.
+    /// Adds a temporary of 16-bit samples with this width, height and number of channels. The other values are those of `like`.
     fn temporary(&mut self, like: &PlaneLayout, (width, height): (u32, u32), channels: u8) -> View {
         let (depth, sample_layout) = (16, SampleLayout::LsbAligned);
         self.add_temporary(PlaneLayout { width, height, channels, depth, sample_layout, ..*like })
     }
 
-    /// Blurs a plane, each axis in its form. The luma and the chroma of packed 4:2:2 are blurred as planes of their own
-    /// if either needs a level.
+    /// Adds the operations that blur a plane, with each axis in its form. Luma and chroma of packed 4:2:2 are blurred as separate
+    /// planes if either needs a level.
     fn blur(&mut self, source: View, destination: View, axes: &PlaneAxes) {
         let PlaneAxes { rows, columns, chroma_rows } = axes;
         let needs_level = |rows: &AxisBlur| !rows.levels().is_empty() || !columns.levels().is_empty();
@@ -228,7 +228,7 @@ impl Plan {
         if is_packed && needs_level(chroma_rows) {
             self.blur_wide(source, destination, Channels::Chroma, chroma_rows, columns);
         } else {
-            // If the luma is blurred in the wide form, it is written after this.
+            // Luma that is blurred in the wide form is written after this operation.
             let luma = if needs_level(rows) { Taps::identity() } else { rows.taps.clone() };
             let taps = PlaneTaps { rows: luma, columns: columns.taps.clone(), chroma_rows: chroma_rows.taps.clone() };
             self.operations.push(Operation::Blur { source, destination, taps });
@@ -238,7 +238,7 @@ impl Plan {
         }
     }
 
-    /// Decimates a plane level by level, blurs the smallest plane and interpolates it back.
+    /// Adds the operations that decimate a plane level by level, blur the smallest plane, and interpolate it level by level.
     fn blur_wide(&mut self, source: View, destination: View, channels: Channels, rows: &AxisBlur, columns: &AxisBlur) {
         let full = source.field.layout;
         let PlaneLayout { mut width, mut height, channels: channel_count, .. } = channels.part_of(&full);
@@ -291,7 +291,7 @@ impl Plan {
         self.operations.push(unpremultiply);
     }
 
-    /// The layouts of the frames that it is for.
+    /// The layouts of the frames that the plan is for.
     pub fn layouts(&self) -> &[PlaneLayout] {
         &self.layouts
     }
@@ -301,19 +301,19 @@ impl Plan {
         &self.operations
     }
 
-    /// The planes that operations need beside those of the frames.
+    /// The layouts of the temporaries: the planes that operations need besides those of the frames.
     pub fn temporaries(&self) -> &[PlaneLayout] {
         &self.temporaries
     }
 
-    /// The temporaries of each Gaussian of a cover. A backend that computes one Gaussian behind the other can use the same
-    /// memory for all of them, but for what covers the frame.
+    /// For each Gaussian of a cover, the indices of its temporaries. If a backend computes the Gaussians one after the other,
+    /// they can share the memory of all temporaries except those that are written to the frame at the end.
     pub fn turns(&self) -> &[Range<usize>] {
         &self.turns
     }
 
-    /// Whether a frame can be processed in bands of rows: every operation computes its first rows from the first rows of its
-    /// source.
+    /// Whether a frame can be processed in bands of rows. This requires that every operation computes its first rows from the
+    /// first rows of its source.
     pub fn can_be_banded(&self) -> bool {
         use Operation::{Blur, Copy, Decimate, Interpolate};
         let is_by_rows =
@@ -321,18 +321,19 @@ impl Plan {
         self.operations.iter().all(is_by_rows)
     }
 
-    /// Whether anything is blurred.
+    /// Whether the plan has a blur.
     pub fn blurs(&self) -> bool {
         self.operations.iter().any(|operation| matches!(operation, Operation::Blur { .. }))
     }
 
-    /// Whether an axis of a plane is blurred in the wide form.
+    /// Whether the plan blurs an axis in the wide form.
     pub fn is_wide(&self) -> bool {
         self.operations.iter().any(|operation| matches!(operation, Operation::Decimate(_)))
     }
 }
 
-/// Where the alpha for a field is, which is this one of its plane, if `alpha_plane` holds the frame's alpha.
+/// Where the alpha of `field` is stored, if the plane `alpha_plane` has the alpha of the frame. `of_plane` is the index of the
+/// field among the fields of its plane.
 fn alpha_source(layouts: &[PlaneLayout], alpha_plane: usize, field: &Field, of_plane: usize) -> AlphaSource {
     if let Some(channel) = field.layout.roles().iter().position(|role| *role == Role::Alpha) {
         return AlphaSource::Channel(channel as u8);
@@ -356,7 +357,7 @@ mod tests {
         BlurParams::new(sigma, 0).unwrap().into()
     }
 
-    /// The radius along rows of every blur, `None` for a copy.
+    /// For each plane, the radius along rows of its blur; `None` if it is copied.
     fn row_radii(options: Options, planes: &[PlaneLayout]) -> Vec<Option<usize>> {
         let mut radii = vec![None; planes.len()];
         for operation in Plan::new(options, planes).operations() {
@@ -408,7 +409,7 @@ mod tests {
         assert!(options(0.0).is_passthrough(&rgba) && !only(true, false, false).is_passthrough(&planes));
     }
 
-    /// The alpha source and the premultiplied layout of every plane.
+    /// For each premultiplied plane, the source of its alpha and the layout of the premultiplied plane.
     fn premultiplies(planes: &[PlaneLayout]) -> Vec<(AlphaSource, PlaneLayout)> {
         let options = Options { alpha: AlphaMode::Premultiply, ..options(4.0) };
         let premultiply = |operation: &Operation| match operation {
@@ -435,7 +436,7 @@ mod tests {
         assert!(premultiplies(&[plane(&[Role::Primary; 3], 1.0)]).is_empty());
     }
 
-    /// Backends execute runs of one kind together.
+    /// Backends execute operations of one stage together.
     #[test]
     fn an_operation_reads_only_what_earlier_kinds_wrote() {
         let planar = [plane(&[Role::Primary], 1.0), plane(&[Role::Chroma], 0.5), plane(&[Role::Alpha], 1.0)];
@@ -448,7 +449,7 @@ mod tests {
         assert!((1..written.len()).all(|i| !written[..i].contains(&written[i])), "{written:?}");
     }
 
-    /// What a plan does, with the planes it reads and writes.
+    /// The operations of a plan as text, with the planes that they read and write.
     fn steps(options: Options, planes: &[PlaneLayout]) -> Vec<String> {
         let name = |buffer| match buffer {
             Buffer::Source(index) => format!("s{index}"),
@@ -488,12 +489,12 @@ mod tests {
 
     #[test]
     fn each_axis_chooses_its_form() {
-        // The vertical sigma of a field is half of the plane's.
+        // The vertical σ of a field is half of the plane's.
         let fields = [PlaneLayout { split: Split::Fields, ..PlaneLayout::new(64, 64, 1, 8) }];
         let steps_of_a_field = |sigma| steps(options(sigma), &fields).len() / 2;
         assert_eq!([3.0, 5.0, 10.0].map(steps_of_a_field), [1, 3, 3]);
         assert!(steps(options(5.0), &fields)[0].contains("down 2x1"));
-        // The horizontal sigma of the chroma of packed 4:2:2 is half of luma's.
+        // The horizontal σ of the chroma of packed 4:2:2 is half of luma's.
         let packed = |split| {
             let sample_layout = SampleLayout::Yuv422 { luma: 0 };
             [PlaneLayout { sample_layout, split, ..PlaneLayout::new(65, 64, 4, 8) }]
@@ -509,7 +510,7 @@ mod tests {
                 "t3 up 2x2 Luma d0"
             ]
         );
-        // Chroma directly, and luma over what the direct blur leaves of it.
+        // Chroma is blurred directly. Luma is blurred in the wide form, and written over the luma of the direct blur.
         assert_eq!(steps(options(5.0), &packed(Split::Fields))[..2], ["s0 down 2x1 Luma t0", "s0 down 2x1 Luma t2"]);
         assert!(steps(options(5.0), &packed(Split::Fields)).contains(&"s0 blur [0, 10, 10] d0".to_owned()));
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
-//! The memory of one plane: address, row pitch and length, on the host or on a device. The only place that computes the
-//! address of a row.
+//! The memory of one plane on the host or on a device: address, row pitch and length. Only this file computes the addresses of
+//! rows.
 
 /// An address that can be moved by bytes: a host pointer, or a device address.
 pub trait Address: Copy {
@@ -26,10 +26,10 @@ impl Address for u64 {
     }
 }
 
-/// Where the rows of a plane are.
+/// The memory of the rows of a plane.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PlaneMemory<A> {
-    /// Address of the first sample.
+    /// The address of the first sample.
     pub address: A,
     /// Bytes from one row to the next.
     pub pitch: usize,
@@ -67,7 +67,7 @@ impl<A: Address> PlaneMemory<A> {
 }
 
 impl HostPlaneMut {
-    /// The same plane, to be read.
+    /// The same plane with a read-only pointer.
     pub fn as_const(&self) -> HostPlane {
         HostPlane { address: self.address.cast_const(), pitch: self.pitch, len: self.len }
     }
@@ -76,15 +76,15 @@ impl HostPlaneMut {
 /// Copies `rows` rows of `row_bytes` bytes. The bytes between rows are neither read nor written.
 ///
 /// # Safety
-/// Both planes hold the rows; those of `from` are not written and those of `to` not accessed by anybody else meanwhile, and
-/// the two do not overlap.
+/// Both planes hold the rows and do not overlap. During the call, nobody else writes the rows of `from` or accesses the rows of
+/// `to`.
 pub unsafe fn copy_rows(from: &HostPlane, to: &HostPlaneMut, row_bytes: usize, rows: usize) {
     let dense = from.pitch == row_bytes && to.pitch == row_bytes;
     let (row_bytes, rows) = if dense { (row_bytes * rows, 1) } else { (row_bytes, rows) };
     debug_assert!(rows == 0 || (rows - 1) * from.pitch + row_bytes <= from.len, "{from:?} ends before row {rows}");
     debug_assert!(rows == 0 || (rows - 1) * to.pitch + row_bytes <= to.len, "{to:?} ends before row {rows}");
     for y in 0..rows {
-        // SAFETY: the caller's planes hold row `y`, and nobody else accesses it.
+        // SAFETY: the caller guarantees that both planes hold row `y`, do not overlap, and are not accessed by anybody else.
         unsafe { from.row(y).copy_to_nonoverlapping(to.row(y), row_bytes) };
     }
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
-//! The geometry of regions: which samples of a frame, of a plane and of a field lie in them. No pixel is touched here.
+//! The geometry of regions: which samples of a frame, of a plane and of a field lie in them. This file accesses no pixels.
 //!
-//! Everything rounds outwards, so that a sample of which a region covers any part is in the region. A box that covers
-//! nothing gives no rectangle.
+//! All rectangles are rounded outwards: a sample of which a region covers any part is in the region. An empty box gives no
+//! rectangle.
 
 /// A box in luma samples of a frame, before rounding. It may lie outside of the frame.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -11,21 +11,21 @@ pub struct Area {
     pub left: f64,
     /// Upper edge.
     pub top: f64,
-    /// Right edge; not right of `left` if the box is empty.
+    /// Right edge. The box is empty if it is not right of `left`.
     pub right: f64,
-    /// Lower edge; not below `top` if the box is empty.
+    /// Lower edge. The box is empty if it is not below `top`.
     pub bottom: f64,
 }
 
 impl Area {
-    /// The box between one corner and another that is `width` and `height` away. Either may be negative, because some
-    /// detectors swap corners and a box that cannot be read must not uncover what it names.
+    /// The box between a corner and the opposite corner, which is `width` and `height` away. Either may be negative, because some
+    /// detectors swap corners. Such a box must be covered like any other.
     pub fn from_corner(x: f64, y: f64, width: f64, height: f64) -> Self {
         Self { left: x.min(x + width), top: y.min(y + height), right: x.max(x + width), bottom: y.max(y + height) }
     }
 
-    /// The upright box around this box rotated about its centre by `angle`, in radians. Without a finite angle it is
-    /// the box around every rotation.
+    /// The upright box around this box after it is rotated about its centre by `angle`, in radians. If `angle` is not finite, the
+    /// box contains every rotation.
     pub fn around_rotated(self, angle: f64) -> Self {
         let (width, height) = (self.right - self.left, self.bottom - self.top);
         let [half_width, half_height] = if angle.is_finite() {
@@ -38,25 +38,25 @@ impl Area {
         Self { left: x - half_width, top: y - half_height, right: x + half_width, bottom: y + half_height }
     }
 
-    /// This box, larger by `share` of the width of `object` on the left and on the right, and by `share` of its height above
-    /// and below.
+    /// This box, extended on the left and on the right by `share` of the width of `object`, and above and below by `share` of its
+    /// height.
     pub fn grown(self, object: Self, share: f64) -> Self {
         let (across, down) = (share * (object.right - object.left), share * (object.bottom - object.top));
         Self { left: self.left - across, top: self.top - down, right: self.right + across, bottom: self.bottom + down }
     }
 
-    /// This box, wider by so many samples on each side, or narrower.
+    /// This box, extended by `samples` on each side. A negative number makes it smaller.
     pub fn wider(self, samples: f64) -> Self {
         let [left, top, right, bottom] = self.edges();
         Self::from_edges([left - samples, top - samples, right + samples, bottom + samples])
     }
 
-    /// The box with half its rows: where it is in a field, if its rows are those of a frame.
+    /// Converts a box in rows of a frame to rows of a field.
     pub fn in_field(self) -> Self {
         Self { top: self.top / 2.0, bottom: self.bottom / 2.0, ..self }
     }
 
-    /// What is in both; an empty box if nothing is.
+    /// The intersection of both boxes. It may be empty.
     pub fn intersection(self, other: Self) -> Self {
         Self {
             left: self.left.max(other.left),
@@ -66,19 +66,19 @@ impl Area {
         }
     }
 
-    /// Whether it has no sample; not if a side is no number.
+    /// Whether the box contains no sample. An edge that is not a number does not make the box empty.
     pub fn is_empty(self) -> bool {
         self.right <= self.left || self.bottom <= self.top
     }
 
-    /// Whether an object in a picture of `size` (width, height) can have this box: its sides are numbers, and at most twice
-    /// as long as the picture's.
+    /// Whether an object in a picture of `size` (width, height) can have this box: its sides are numbers, and at most twice as
+    /// long as those of the picture.
     pub fn is_plausible(self, size: (u32, u32)) -> bool {
         let is_short = |low: f64, high: f64, side: u32| (high - low) <= 2.0 * f64::from(side);
         is_short(self.left, self.right, size.0) && is_short(self.top, self.bottom, size.1)
     }
 
-    /// The smallest box around both.
+    /// The smallest box around both boxes.
     pub fn union(self, other: Self) -> Self {
         Self {
             left: self.left.min(other.left),
@@ -88,12 +88,12 @@ impl Area {
         }
     }
 
-    /// How many samples it has, in fractions too; 0 if it is empty.
+    /// The area in samples, including fractions of samples; 0 if the box is empty.
     pub fn size(self) -> f64 {
         (self.right - self.left).max(0.0) * (self.bottom - self.top).max(0.0)
     }
 
-    /// Its left, upper, right and lower edge.
+    /// The left, upper, right and lower edge.
     pub fn edges(self) -> [f64; 4] {
         [self.left, self.top, self.right, self.bottom]
     }
@@ -103,7 +103,7 @@ impl Area {
         Self { left, top, right, bottom }
     }
 
-    /// The length of the shorter side; not a number if a side is none.
+    /// The length of the shorter side. It is not a number if either side is not a number.
     pub fn short_side(self) -> f64 {
         let [width, height] = [self.right - self.left, self.bottom - self.top];
         if width < height { width } else { height + 0.0 * width }
@@ -113,7 +113,7 @@ impl Area {
 /// A rectangle of whole samples. It is not empty, and its right and lower edges are at most `u32::MAX`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Rect {
-    // Declared in this order, so that rectangles sort by row, then by column.
+    // This order of the fields sorts rectangles by row, then by column.
     y: u32,
     x: u32,
     width: u32,
@@ -132,14 +132,14 @@ impl Rect {
         Self::new(x[0], y[0], x[1].checked_sub(x[0])?, y[1].checked_sub(y[0])?)
     }
 
-    /// The samples of a frame of `size` (width, height) of which `area` covers any part; `None` if there are none. An
-    /// edge that is not a number is the frame's edge.
+    /// The samples of a frame of `size` (width, height) of which `area` covers any part; `None` if there are none. An edge that
+    /// is not a number counts as the edge of the frame.
     pub fn covering(area: Area, size: (u32, u32)) -> Option<Self> {
         if area.is_empty() {
             return None;
         }
-        // `max` and `min` return the other operand for NaN. Both results are within the frame, so that the conversions
-        // are exact.
+        // If an operand is NaN, `max` and `min` return the other one. All results are within the frame, so the conversions are
+        // exact.
         let edges = |low: f64, high: f64, end: u32| {
             let end = f64::from(end);
             [low.floor().max(0.0).min(end) as u32, high.ceil().min(end).max(0.0) as u32]
@@ -157,52 +157,52 @@ impl Rect {
         self.y
     }
 
-    /// Columns; at least 1.
+    /// The number of columns, at least 1.
     pub fn width(self) -> u32 {
         self.width
     }
 
-    /// Rows; at least 1.
+    /// The number of rows, at least 1.
     pub fn height(self) -> u32 {
         self.height
     }
 
-    /// The column after the last.
+    /// The column after the last one.
     pub fn right(self) -> u32 {
         self.x + self.width
     }
 
-    /// The row after the last.
+    /// The row after the last one.
     pub fn bottom(self) -> u32 {
         self.y + self.height
     }
 
-    /// The smallest rectangle around both.
+    /// The smallest rectangle around both rectangles.
     pub fn hull(self, other: Self) -> Self {
         let (x, y) = (self.x.min(other.x), self.y.min(other.y));
         let (right, bottom) = (self.right().max(other.right()), self.bottom().max(other.bottom()));
         Self { x, y, width: right - x, height: bottom - y }
     }
 
-    /// What is in both.
+    /// The intersection of both rectangles; `None` if it is empty.
     pub fn intersection(self, other: Self) -> Option<Self> {
         let [x, y] = [self.x.max(other.x), self.y.max(other.y)];
         let [right, bottom] = [self.right().min(other.right()), self.bottom().min(other.bottom())];
         Self::between([x, right], [y, bottom])
     }
 
-    /// Whether all of another rectangle is in it.
+    /// Whether this rectangle contains all of `other`.
     pub fn contains(self, other: Self) -> bool {
         self.intersection(other) == Some(other)
     }
 
-    /// The number of its samples.
+    /// The number of samples.
     pub fn area(self) -> u64 {
         u64::from(self.width) * u64::from(self.height)
     }
 
-    /// The samples of a plane of `size` (width, height) that stand for any of these luma samples, where one sample of
-    /// the plane stands for 2^`shift` luma samples on the x and y axis. `None` if the plane has none of them.
+    /// The samples of a plane of `size` (width, height) that stand for any of these luma samples. A sample of the plane stands
+    /// for 2^`shift` luma samples along x and y. `None` if the plane has no such sample.
     pub fn in_plane(self, shift: (u32, u32), size: (u32, u32)) -> Option<Self> {
         let edges = |start: u32, end: u32, shift: u32, length: u32| {
             [start >> shift, u64::from(end).div_ceil(1 << shift) as u32].map(|edge| edge.min(length))
@@ -210,9 +210,8 @@ impl Rect {
         Self::between(edges(self.x, self.right(), shift.0, size.0), edges(self.y, self.bottom(), shift.1, size.1))
     }
 
-    /// The rows of one field, numbered within the field: of the rows y of the frame, those with y mod 2 = `parity`.
-    /// `None` if there are none. A subsampled plane of an interlaced frame has its own fields, so that the field comes
-    /// before [`Rect::in_plane`].
+    /// The rows of one field, numbered within the field: the rows y of the frame with y mod 2 = `parity`. `None` if there are
+    /// none. Each subsampled plane of an interlaced frame has its own fields, so call this before [`Rect::in_plane`].
     pub fn in_field(self, parity: u32) -> Option<Self> {
         debug_assert!(parity < 2, "parity {parity}");
         let row = |y: u32| ((u64::from(y) + 1 - u64::from(parity)) / 2) as u32;
@@ -220,38 +219,38 @@ impl Rect {
     }
 }
 
-/// A part of the picture that a cover hides.
+/// A part of the picture that a cover hides, and its object.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Region {
-    /// What is covered, in luma samples of the frame.
+    /// The covered rectangle, in luma samples of the frame.
     pub rect: Rect,
-    /// What is hidden, as its source gave it: not expanded, not clipped. The strength of the cover and the cells of a
-    /// mosaic follow it, so that they do not change while an object leaves the frame.
+    /// The object as its source gave it: neither expanded nor clipped. The strength of the cover and the cells of a mosaic depend
+    /// on it, so they do not change while the object leaves the frame.
     pub object: Area,
 }
 
 impl Region {
-    /// The region that covers `object`, expanded by `expand` of its sides, in a frame of `size` (width, height). `None`
-    /// if nothing of it is in the frame.
+    /// The region that covers `object`, expanded by `expand` of its sides, in a frame of `size` (width, height). `None` if no
+    /// part of it is in the frame.
     pub fn new(object: Area, expand: f64, size: (u32, u32)) -> Option<Self> {
         Self::around(object, object, expand, size)
     }
 
-    /// The region of `object` that covers `area`, where the object may be, expanded by `expand` of the object's sides.
+    /// The region that covers `area`, where `object` may be, expanded by `expand` of the object's sides.
     pub fn around(object: Area, area: Area, expand: f64, size: (u32, u32)) -> Option<Self> {
         Some(Self { rect: Rect::covering(area.grown(object, expand), size)?, object })
     }
 }
 
-/// The union of the rectangles, as rectangles that do not overlap, sorted by row and column. The result depends only on
-/// the samples that are covered: neither order, nor duplicates, nor how the covered samples are divided matters.
+/// The union of the rectangles, as rectangles that do not overlap, sorted by row and column. The result depends only on the
+/// covered samples. The order, duplicates and the division of the covered samples do not affect it.
 pub fn disjoint(rects: &[Rect]) -> Vec<Rect> {
     let edges = rects.iter().flat_map(|rect| [rect.y, rect.bottom()]).collect();
     sweep(edges, |row| covered(rects, row))
 }
 
-/// The rest of a frame of this width and height, as rectangles that do not overlap, sorted by row and column. Like
-/// [`disjoint`], it depends only on the samples that are covered.
+/// The part of a frame of this width and height outside of the rectangles, as rectangles that do not overlap, sorted by row and
+/// column. Like the result of [`disjoint`], it depends only on the covered samples.
 pub fn outside(rects: &[Rect], width: u32, height: u32) -> Vec<Rect> {
     let rows = rects.iter().flat_map(|rect| [rect.y, rect.bottom()]).filter(|row| *row < height);
     let edges = rows.chain([0, height]).collect();
@@ -283,9 +282,9 @@ fn covered(rects: &[Rect], row: u32) -> Vec<[u32; 2]> {
     intervals
 }
 
-/// Turns rows of intervals into rectangles. `edges` has the rows where the intervals may change, in any order, and
-/// `intervals` returns those of a row, from left to right with gaps between them. An interval that stays the same from
-/// one row to the next stays in one rectangle.
+/// Turns the intervals of rows into rectangles. `edges` has the rows where the intervals may change, in any order. `intervals`
+/// returns the intervals of a row, from left to right with gaps between them. An interval that stays the same from one row to the
+/// next becomes part of one rectangle.
 fn sweep(mut edges: Vec<u32>, intervals: impl Fn(u32) -> Vec<[u32; 2]>) -> Vec<Rect> {
     edges.sort_unstable();
     edges.dedup();
@@ -312,7 +311,7 @@ fn sweep(mut edges: Vec<u32>, intervals: impl Fn(u32) -> Vec<[u32; 2]>) -> Vec<R
 mod tests {
     use super::*;
 
-    /// A repeatable pseudo-random sequence: splitmix64, seeded by its field.
+    /// A repeatable pseudo-random sequence (splitmix64). The field is the seed.
     struct Noise(u64);
 
     impl Noise {
@@ -341,7 +340,7 @@ mod tests {
         }
     }
 
-    /// How many of the rectangles cover each sample.
+    /// The number of rectangles that cover each sample.
     fn bitmap(rects: &[Rect], (width, height): (u32, u32)) -> Vec<u32> {
         let mut counts = vec![0; (width * height) as usize];
         for rect in rects {
@@ -377,7 +376,7 @@ mod tests {
             let expected = [disjoint(&rects), outside(&rects, size.0, size.1)];
             let mut other = rects.clone();
             other.extend(rects.iter().take(9));
-            // The same samples once more, one row at a time.
+            // The same samples once more, as rectangles of one row.
             let row = |rect: &Rect, y| Rect::new(rect.x(), y, rect.width(), 1).unwrap();
             other.extend(rects.iter().take(5).flat_map(|rect| (rect.y()..rect.bottom()).map(|y| row(rect, y))));
             other.extend(&expected[0]);
@@ -437,13 +436,13 @@ mod tests {
         );
     }
 
-    /// Compares with the samples that the box touches, found one by one.
+    /// Compares with a search of all samples for those that the box touches.
     #[test]
     fn covering_rounds_outwards_and_clips() {
         let mut noise = Noise(4);
         for _ in 0..4000 {
             let size = (1 + noise.below(12), 1 + noise.below(12));
-            // Quarters of a sample, so that many edges are on whole samples.
+            // Edges are multiples of a quarter, so that many lie on whole samples.
             let mut edge = || f64::from(noise.below(80)) / 4.0 - 4.0;
             let area = Area { left: edge(), top: edge(), right: edge(), bottom: edge() };
             let touches = |low: f64, high: f64, i: u32| low < f64::from(i + 1) && high > f64::from(i) && low < high;
@@ -492,7 +491,7 @@ mod tests {
             let angle = f64::from(step) / 10.0;
             let one = area.around_rotated(angle);
             assert!(close(one.union(every), every), "{angle} {one:?} {every:?}");
-            // Every corner, rotated on its own, is in the box.
+            // The box contains every corner after its rotation.
             for (x, y) in [(-20.0, -5.0), (20.0, -5.0), (20.0, 5.0), (-20.0, 5.0)] {
                 let corner = (
                     30.0 + x * f64::cos(angle) - y * f64::sin(angle),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Single samples in the rows of a plane in host memory, whatever their layout.
+//! Access to single samples in the rows of a plane in host memory, for all layouts.
 
 use super::frame::{PlaneLayout, SampleLayout, StoredSample};
 use super::picture::{FieldRect, PictureGeometry};
@@ -8,15 +8,15 @@ use super::regions::Rect;
 /// The samples of one channel in a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Channel {
-    /// The index of its first sample in the row, which is also its index among the channels of the layout.
+    /// The index of the channel's first sample in the row, which is also the index of the channel in the layout.
     pub first: usize,
-    /// Samples from one of the channel to the next.
+    /// The distance from one sample of the channel to the next, in samples of the row.
     pub step: usize,
-    /// log2 of the pixels of the plane that a sample stands for: 1 for the chroma of packed 4:2:2.
+    /// log2 of the pixels of the plane that a sample stands for: 1 for the chroma of packed 4:2:2, else 0.
     pub shift: u32,
 }
 
-/// The channels of a plane. The two luma samples in a pair of pixels of packed 4:2:2 are of one channel.
+/// The channels of a plane. In packed 4:2:2, both luma samples of a pair of pixels belong to one channel.
 pub fn channels(layout: &PlaneLayout) -> impl Iterator<Item = Channel> + use<> {
     let (count, sample_layout) = (usize::from(layout.channels), layout.sample_layout);
     (0..count).filter_map(move |first| match sample_layout {
@@ -29,47 +29,48 @@ pub fn channels(layout: &PlaneLayout) -> impl Iterator<Item = Channel> + use<> {
 }
 
 impl Channel {
-    /// Samples in a row of the plane that the picture has.
+    /// The number of samples of the channel in a row, without those beyond the picture.
     pub fn count(self, layout: &PlaneLayout) -> u32 {
         layout.width.div_ceil(1 << self.shift)
     }
 
-    /// The samples that these columns of the plane cover, rounded outwards. The luma beyond an odd width of packed 4:2:2
-    /// belongs to the last pixel.
+    /// The samples of the channel that a rectangle of the plane covers, rounded outwards. The luma beyond an odd width of packed
+    /// 4:2:2 belongs to the last pixel.
     pub fn covered(self, layout: &PlaneLayout, rect: Rect) -> std::ops::Range<u32> {
         let is_last = rect.right() == layout.width;
         let right = if is_last { layout.width.next_multiple_of(layout.unit_pixels()) } else { rect.right() };
         rect.x() >> self.shift..right.div_ceil(1 << self.shift)
     }
 
-    /// How its first sample is stored in a row, and the bytes from one sample to the next.
+    /// How the channel's first sample is stored in a row, and the bytes from one sample to the next.
     #[inline]
     pub fn stored(self, layout: &PlaneLayout) -> (StoredSample, usize) {
         let sample = layout.stored(self.first);
         (sample, if layout.is_packed_word() { layout.pixel_bytes() } else { self.step * sample.word_bytes })
     }
 
-    /// The pixel of sample `x` of the channel, a pair of pixels for packed 4:2:2, and the sample's index in it.
+    /// The bytes of the pixel with sample `x` of the channel, or of the pair of pixels for packed 4:2:2, and the index of the
+    /// sample in them.
     fn pixel_of(self, layout: &PlaneLayout, x: u32) -> (std::ops::Range<usize>, usize) {
         let (channels, index) = (usize::from(layout.channels), self.first + x as usize * self.step);
         let (first, bytes) = (index / channels * layout.pixel_bytes(), layout.pixel_bytes());
         (first..first + bytes, index % channels)
     }
 
-    /// The value of sample `x` of the channel.
+    /// Reads sample `x` of the channel.
     pub fn load(self, layout: &PlaneLayout, row: &[u8], x: u32) -> u16 {
         let (pixel, index) = self.pixel_of(layout, x);
         layout.stored(index).load(&row[pixel])
     }
 
-    /// Writes a value to sample `x` of the channel; its padding bits become 0. Bits beyond the depth are ignored.
+    /// Writes sample `x` of the channel. Its padding bits become 0. Bits of `value` beyond the depth are ignored.
     pub fn store(self, layout: &PlaneLayout, row: &mut [u8], x: u32, value: u16) {
         let (pixel, index) = self.pixel_of(layout, x);
         layout.stored(index).store(&mut row[pixel], value);
     }
 }
 
-/// What a rectangle covers in each plane of a picture.
+/// The rectangles of all fields of all planes that `rect` covers, each with the index of its plane.
 pub fn covered_fields(picture: &PictureGeometry, rect: Rect) -> impl Iterator<Item = (usize, FieldRect)> {
     (0..picture.layouts().len())
         .flat_map(move |plane| picture.covered(plane, rect).map(move |covered| (plane, covered)))

@@ -3,25 +3,25 @@
 //!
 //! This is the only place where a symmetric kernel is quantised. Backends receive [`Taps`], never σ.
 
-/// The sum of the taps of a kernel, exactly: taps are Q16 fixed-point numbers.
+/// The exact sum of the taps of a kernel. Taps are Q16 fixed-point numbers.
 pub const TAP_SUM: u32 = 1 << 16;
 
 /// The taps of one axis: symmetric, non-negative Q16 weights that do not increase with the distance from the centre and
 /// sum to [`TAP_SUM`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Taps {
-    /// The centre tap and the taps to one side of it; those to the other side are equal.
+    /// The centre tap, followed by the taps on one side of it. The taps on the other side are equal.
     half: Vec<u32>,
 }
 
 impl Taps {
-    /// exp(-i²/2σ²) for i = -radius..=radius, normalised and quantised to Q16.
+    /// The values exp(-i²/2σ²) for i = -radius..=radius, normalised and quantised to Q16.
     ///
-    /// Quantisation uses the largest-remainder method over symmetric pairs: every tap is rounded down, then the pairs
-    /// with the largest remainders are rounded up until the sum of the tails is nearest to its exact value. The centre
-    /// tap is the remainder to [`TAP_SUM`], less than two units from its exact value. If each tap were rounded by
-    /// itself, the centre would absorb the sum of hundreds of rounding errors. Taps at the ends that are quantised to 0
-    /// are removed, so [`Taps::radius`] may be less than `radius`.
+    /// Quantisation uses the largest-remainder method over symmetric pairs. Every tap is rounded down; then the pairs with the
+    /// largest remainders are rounded up until the sum of the tails is nearest to its exact value. The centre tap gets the rest
+    /// of [`TAP_SUM`], which is less than two units from its exact value. If each tap were rounded independently, the centre
+    /// would absorb the sum of hundreds of rounding errors. Taps at the ends that are quantised to 0 are removed, so
+    /// [`Taps::radius`] may be less than `radius`.
     pub(super) fn gaussian(sigma: f64, radius: usize) -> Self {
         let mut exact: Vec<f64> = (0..=radius)
             .map(|i| match i {
@@ -43,8 +43,8 @@ impl Taps {
         }
         let centre = |half: &[u32]| TAP_SUM - 2 * half[1..].iter().sum::<u32>();
         half[0] = centre(&half);
-        // The centre is always even, because the other taps come in pairs. A wide Gaussian is so flat around the centre
-        // that the even value can be one less than the neighbouring tap; rounding one pair fewer up adds two to it.
+        // The centre tap is always even, because the other taps come in pairs. A wide Gaussian is so flat around the centre that
+        // this even value can be one less than the neighbouring tap. Rounding up one pair fewer adds two to the centre.
         if radius > 0 && half[0] < half[1] {
             half[by_remainder[rounded_up - 1]] -= 1;
             half[0] = centre(&half);
@@ -54,7 +54,7 @@ impl Taps {
         Self { half }
     }
 
-    /// The single tap [`TAP_SUM`], which changes nothing.
+    /// The single tap [`TAP_SUM`], which leaves samples unchanged.
     pub fn identity() -> Self {
         Self { half: vec![TAP_SUM] }
     }
@@ -70,13 +70,13 @@ impl Taps {
     }
 }
 
-/// exp(-x²/2). The last bits of the platform's `exp` differ from one C library to the next, and the tap that is rounded up depends
-/// on them.
+/// The value exp(-x²/2). It is computed by libm, because the last bits of the platform's `exp` differ between C libraries, and
+/// these bits can decide which taps are rounded up.
 pub(super) fn gaussian(x: f64) -> f64 {
     libm::exp(-0.5 * (x * x))
 }
 
-/// The indices of `range`, those with the largest fractional parts first; of equal ones the earlier first.
+/// The indices of `range`, ordered by descending fractional part of `exact`. Indices with equal parts keep their order.
 pub(super) fn largest_remainder(exact: &[f64], range: impl Iterator<Item = usize>) -> Vec<usize> {
     let mut indices: Vec<usize> = range.collect();
     indices.sort_by(|&a, &b| exact[b].fract().total_cmp(&exact[a].fract()).then(a.cmp(&b)));
@@ -99,7 +99,7 @@ mod tests {
         (1..=801).step_by(2).filter(|k| k % 50 == 1 || *k < 40).chain([0])
     }
 
-    /// The taps of the direct form, also where σ alone would select the wide form.
+    /// The taps of the direct form, even if σ alone would select the wide form.
     fn direct(sigma: f64, size: u32) -> Taps {
         Taps::gaussian(sigma, requested_radius(sigma, size) as usize)
     }
@@ -119,7 +119,7 @@ mod tests {
         if size == 0 { (4.0 * sigma + 0.5).floor() as i32 } else { (size as i32 - 1) / 2 }
     }
 
-    /// The same on every machine, or its bytes differ from those of others.
+    /// Taps must be the same on every machine, because the bytes of the results depend on them.
     #[test]
     fn taps_are_those_of_every_machine() {
         let mut hash = 0xcbf2_9ce4_8422_2325_u64;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MPL-2.0
-//! How much of a cover shows at each sample: soft edges, ellipses and masks, as 8-bit weights on a grid of nodes.
-//! docs/ARITHMETIC.md has the formulas.
+//! The weights of a cover at each sample, for soft edges, ellipses and masks: 8-bit values on a grid of nodes. docs/ARITHMETIC.md
+//! has the formulas.
 //!
-//! Nodes are 1 to 32 luma samples apart, so that a frame has at most two grids of 256 KB; between them weights are bilinear. What
-//! is covered errs outwards and what is shown errs inwards, and soft edges lie on the side that is shown: no sample that is covered
-//! wholly is weakened, from which its value could be solved for.
+//! Nodes are 1 to 32 luma samples apart, so that a frame has at most two grids of 256 KB. Between nodes, weights are bilinear.
+//! Covered objects are rounded outwards, and shown objects inwards. Soft edges lie on the side that is shown, so every sample
+//! that must be hidden has the full weight. With a lower weight, its value could be computed from the result and the cover.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,7 +14,8 @@ pub use super::node_grid::cell;
 use super::node_grid::{CELLS, NodeGrid};
 use super::regions::{Area, Rect};
 
-/// What of a box is the object: 8-bit samples, stretched over an area of the picture. 255 is the object, 128 and more is inside.
+/// The shape of an object: 8-bit samples, stretched over an area of the picture. A sample of 255 is the object, and samples from
+/// 128 on count as inside.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Mask {
     columns: u32,
@@ -24,21 +25,22 @@ pub struct Mask {
 }
 
 impl Mask {
-    /// A mask of so many columns and rows, row by row. `None` if it has none or more than a picture, or another number of samples.
+    /// A mask with these columns and rows; `samples` has the rows one after the other. `None` if either number is 0 or above
+    /// [`MAX_DIMENSION`], or if the number of samples is wrong.
     pub fn new(columns: u32, rows: u32, samples: Vec<u8>, area: Area) -> Option<Self> {
         let is_valid = |side: u32| (1..=MAX_DIMENSION).contains(&side);
         let fits = is_valid(columns) && is_valid(rows) && samples.len() == columns as usize * rows as usize;
         fits.then(|| Self { columns, rows, samples: samples.into(), area })
     }
 
-    /// Where it is, in luma samples.
+    /// The area of the mask, in luma samples.
     pub fn area(&self) -> Area {
         self.area
     }
 
-    /// The smallest area around the samples that are not 0; `None` if all are.
+    /// The smallest area around all samples that are not 0; `None` if all are 0.
     pub fn object(&self) -> Option<Area> {
-        // The bits of all samples of each column, and of each row: in one pass over them, without branches.
+        // The OR of all samples of each column and of each row, in one pass without branches.
         let mut of_columns = vec![0; self.columns as usize];
         let of_row = |row: &[u8]| {
             of_columns.iter_mut().zip(row).fold(0, |all, (column, sample)| {
@@ -56,7 +58,7 @@ impl Mask {
         Some(Area { left, top, right, bottom })
     }
 
-    /// The longer side of a sample, in luma samples; `None` if the area has none.
+    /// The longer side of one sample of the mask, in luma samples; `None` if the area is empty.
     fn sample_side(&self) -> Option<u64> {
         let [x, y] = whole(self.area, Treatment::Covered)?;
         let side = |axis: Range<i64>, count: u32| ((axis.end - axis.start) as u64).div_ceil(count.into());
@@ -64,37 +66,38 @@ impl Mask {
     }
 }
 
-/// What of an area is the object.
+/// The part of an area that is the object.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Shape {
-    /// All of it.
+    /// The whole area.
     Box,
-    /// The ellipse inside.
+    /// The ellipse that fits into the area.
     Ellipse,
-    /// What the mask says, in the area of the mask.
+    /// The samples of the mask, stretched over the mask's own area.
     Mask(Mask),
 }
 
 /// An object that is covered or shown.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Object {
-    /// Where it is, in luma samples; of no meaning for a mask.
+    /// The area of the object, in luma samples. It is not used if `shape` is a mask.
     pub area: Area,
-    /// What of that is the object.
+    /// The part of the area that is the object.
     pub shape: Shape,
 }
 
-/// The edge of objects, in luma samples.
+/// The edge of the objects, in luma samples.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Edge {
-    /// By how much objects grow, or shrink if it is negative.
+    /// The distance by which objects grow. A negative distance shrinks them.
     pub grow: i32,
-    /// The radius of the soft edge, which is twice as wide; at most 128 cells of the grid, so that sums fit in 16 bits.
+    /// The radius of the soft edge, which is twice as wide. It is at most 128 cells of the grid, so that sums fit in 16 bits.
     pub feather: u32,
 }
 
 impl Edge {
-    /// By how many samples at most a cover reaches beyond an object in a picture of this size, with what rounding to nodes adds.
+    /// The largest distance, in luma samples, that a cover reaches beyond an object in a picture of this size, including the
+    /// rounding to nodes.
     fn reach(self, size: (u32, u32)) -> u32 {
         let cell = cell(size);
         let cells = |samples: u32| samples.div_ceil(cell);
@@ -102,27 +105,30 @@ impl Edge {
     }
 }
 
-/// Whether an object is covered or shown, which decides to which side its edge errs.
+/// Whether an object is covered or shown. This decides in which direction its edge is rounded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Treatment {
     Covered,
     Shown,
 }
 
-/// The weights of a cover: 255 where it hides wholly, 0 where the picture stays as it is.
+/// The weights of a cover: 255 where it hides the picture completely, 0 where the picture stays unchanged.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Weights {
     grid: NodeGrid,
 }
 
 impl Weights {
-    /// Of a cover over objects. They, and up to two cells around them, are covered wholly; the edge is around that.
+    /// The weights of a cover over objects. The objects and up to two cells around them are covered completely. The soft edge
+    /// lies around that.
     pub fn inside(size: (u32, u32), objects: &[Object], edge: Edge) -> Self {
-        // What grows into the picture from beyond it counts. At the edges of the picture objects do not shrink: they may go on there.
+        // Parts of objects beyond the picture count, because they can grow into it. At the edges of the picture, objects do not
+        // shrink, because they may continue beyond.
         Self::covering(NodeGrid::around(size, edge.grow.max(0)), objects, edge)
     }
 
-    /// Whether shrinking leaves anything in the picture of a covered object, which shrinks from where it ends beyond the picture.
+    /// Whether any node in the picture is covered completely after `object` has shrunk. Here the object also shrinks from where
+    /// it ends beyond the picture.
     pub fn leaves_any(size: (u32, u32), object: &Object, edge: Edge) -> bool {
         Self::covering(NodeGrid::around(size, edge.grow), std::slice::from_ref(object), edge).grid.values.contains(&255)
     }
@@ -137,9 +143,9 @@ impl Weights {
         Self { grid }
     }
 
-    /// Of a cover over everything but objects. The edge is inside of them.
+    /// The weights of a cover over everything except objects. The soft edge lies inside the objects.
     pub fn outside(size: (u32, u32), objects: &[Object], edge: Edge) -> Self {
-        // What grows into the picture from beyond it is not shown.
+        // Parts of objects beyond the picture do not grow into it, because they would be shown.
         let (mut grid, spare) = (NodeGrid::around(size, edge.grow.min(0)), &mut Vec::new());
         objects.iter().for_each(|object| grid.add(object, Treatment::Shown, spare));
         grid.map(|v| (2 * u16::from(v)).saturating_sub(255) as u8);
@@ -149,8 +155,8 @@ impl Weights {
         Self { grid }
     }
 
-    /// How much the samples of objects, and of what is next to them, are left out of the blur of a background. Masks are a little too
-    /// small, so a guard of one sample of the mask is left out too, but no more than σ.
+    /// The weights by which samples of objects, and samples around them, are left out of the blur of a background. Masks are
+    /// often a little too small, so a guard around each mask is left out, too. It is one sample of the mask wide, but at most σ.
     pub fn excluded(size: (u32, u32), objects: &[Object], sigma: f64) -> Self {
         let guard = |object: &Object| object.guard(sigma).div_ceil(cell(size));
         let mut guards: Vec<u32> = objects.iter().map(guard).collect();
@@ -172,12 +178,12 @@ impl Weights {
         all.unwrap_or_else(|| Self { grid: NodeGrid::new(size) })
     }
 
-    /// Luma samples from one node to the next, a power of two.
+    /// The luma samples from one node to the next, a power of two.
     pub fn cell(&self) -> u32 {
         self.grid.cell
     }
 
-    /// Columns, rows and values of the nodes.
+    /// The number of columns, the number of rows, and the values of the nodes.
     pub fn nodes(&self) -> (u32, u32, &[u8]) {
         (self.grid.columns as u32, self.grid.rows as u32, &self.grid.values)
     }
@@ -187,22 +193,21 @@ impl Weights {
         self.grid.size
     }
 
-    /// The weights of the luma samples of a row of the picture from column `x` on, a multiple of [`Weights::cell`]. `between` is any
-    /// memory, for the next row again.
+    /// Writes the weights of luma samples of row `y` of the picture, from column `x` on, which is a multiple of
+    /// [`Weights::cell`]. `between` is memory that calls can reuse.
     ///
     /// # Panics
-    /// If the picture has no such row, or fewer samples in it.
+    /// If the picture does not have the row, or has fewer samples in it.
     #[inline(always)]
     pub fn row_from(&self, x: u32, y: u32, between: &mut Vec<u16>, weights: &mut [u8]) {
         debug_assert!(x.is_multiple_of(self.grid.cell), "column {x} with cells of {}", self.grid.cell);
         self.grid.sample_row((x / self.grid.cell) as usize, y, between, weights);
     }
 
-    /// The bits of the nodes that luma samples of these rows are between, in each column of nodes: those that any of them has, and
-    /// those that all have.
+    /// The OR and the AND of the nodes that affect the luma samples of these rows, for each column of nodes.
     ///
     /// # Panics
-    /// If there are no rows, or the picture does not have them.
+    /// If `rows` is empty or exceeds the picture.
     pub fn node_bits(&self, rows: Range<usize>) -> [Vec<u8>; 2] {
         let cell = self.grid.cell as usize;
         let nodes = rows.start / cell..((rows.end - 1) / cell + 2).min(self.grid.rows);
@@ -217,23 +222,23 @@ impl Weights {
         [any, all]
     }
 
-    /// Hides what either hides.
+    /// Gives each node the larger weight of both, so that the result hides what either of them hides.
     ///
     /// # Panics
-    /// If the other is for another size.
+    /// If the weights are for pictures of different sizes.
     pub fn unite(&mut self, other: &Self) {
         assert_eq!(self.size(), other.size(), "weights of other pictures");
         self.grid.values.iter_mut().zip(&other.grid.values).for_each(|(one, other)| *one = (*one).max(*other));
     }
 
-    /// The share of the picture that is hidden wholly.
+    /// The share of nodes whose weight is 255.
     pub fn hidden_share(&self) -> f64 {
         let hidden = self.grid.values.iter().filter(|value| **value == 255).count();
         hidden as f64 / self.grid.values.len() as f64
     }
 
-    /// Rectangles, in luma samples, that have all samples of the picture with a weight above 0. They are in steps that small
-    /// movements seldom cross.
+    /// Rectangles, in luma samples, that contain all samples of the picture with a weight above 0. Their edges are multiples of a
+    /// large step, so that small movements seldom change them.
     pub fn rects(&self) -> Vec<Rect> {
         const BANDS: u32 = 8;
         const STEP: u32 = 64;
@@ -243,7 +248,7 @@ impl Weights {
         for top in (0..height).step_by(band as usize) {
             let bottom = (top + band).min(height);
             let rows = (top / self.grid.cell) as usize..(bottom - 1).div_ceil(self.grid.cell) as usize + 1;
-            // Whether any sample of a step of columns has a weight.
+            // Whether a node that affects these columns has a weight above 0.
             let is_covered = |[left, right]: [u32; 2]| {
                 let columns = (left / self.grid.cell) as usize..(right - 1).div_ceil(self.grid.cell) as usize + 1;
                 rows.clone().any(|row| self.grid.row(row)[columns.clone()].iter().any(|value| *value > 0))
@@ -258,12 +263,12 @@ impl Weights {
 }
 
 impl Object {
-    /// Where the weights of a cover over the object may be above 0 in a picture of this size; `None` if they are nowhere.
+    /// A rectangle of the picture outside of which the weights of a cover over the object are 0; `None` if all weights are 0.
     pub fn reach(&self, edge: Edge, size: (u32, u32)) -> Option<Rect> {
         let area = match &self.shape {
             Shape::Box | Shape::Ellipse => self.area,
             Shape::Mask(mask) => {
-                // A sample of a mask reaches as far as its neighbours, which count as object, and those to theirs.
+                // A sample of the mask reaches to its neighbours, which count as object, and these reach to their neighbours.
                 let reach = 3.0 * mask.sample_side()?.max(cell(size).into()) as f64;
                 mask.object()?.wider(reach)
             }
@@ -271,17 +276,18 @@ impl Object {
         Rect::covering(area.wider(edge.reach(size).into()), size)
     }
 
-    /// Luma samples beyond a mask that a background leaves out, too.
+    /// The width of the guard around a mask, in luma samples: see [`Weights::excluded`].
     fn guard(&self, sigma: f64) -> u32 {
         let Shape::Mask(mask) = &self.shape else { return 0 };
         mask.sample_side().map_or(0, |side| side.min(sigma as u64) as u32)
     }
 }
 
-/// An area in whole samples: columns and rows. Rounded outwards if it is covered, else inwards. `None` if nothing is left. An edge that
-/// is not a number is beyond the picture if it is covered, as for [`Rect::covering`], and nothing is shown then.
+/// The columns and rows of an area in whole samples, rounded outwards if it is covered and inwards if it is shown. `None` if it
+/// is empty. If an edge of a covered area is not a number, it lies beyond the picture, as for [`Rect::covering`]; a shown area is
+/// then empty.
 fn whole(area: Area, treatment: Treatment) -> Option<[Range<i64>; 2]> {
-    // Far beyond every picture, and small enough for all products.
+    // A coordinate beyond every picture, but small enough for all products.
     const FAR: f64 = 1e11;
     if area.is_empty() {
         return None;
@@ -321,12 +327,12 @@ fn add_samples(to: &mut [u8], positions: &[u32], between: &[u32], nearest: &[u8]
 }
 
 impl NodeGrid {
-    /// Adds an object: each node has the largest value of all objects.
+    /// Adds an object. Each node gets the largest value of all objects.
     fn add(&mut self, object: &Object, treatment: Treatment, spare: &mut Vec<u8>) {
         let area = if let Shape::Mask(mask) = &object.shape { mask.area } else { object.area };
         let of_box = Mask { columns: 1, rows: 1, samples: [255_u8].into(), area };
         if !area.edges().iter().all(|edge| edge.is_finite()) {
-            // What of an unknown box is the object, nobody knows.
+            // The area is unknown, so a covered object hides all of it, and a shown object shows nothing.
             if treatment == Treatment::Covered {
                 self.add_mask(&of_box, false, treatment, spare);
             }
@@ -340,25 +346,27 @@ impl NodeGrid {
         if treatment == Treatment::Covered || self.cell == 1 {
             return self.add_mask(mask, goes_on, treatment, spare);
         }
-        // Between a node that is shown and one that is not, some of what is shown would be beyond the object.
+        // Between a node that is shown and one that is not, interpolation would show a part beyond the object. So the shown
+        // object is narrowed by one node.
         let mut shown = Self::with_margin(self.size, self.margin);
         shown.add_mask(mask, goes_on, treatment, spare);
         shown.widen(1, u8::min, spare);
         self.values.iter_mut().zip(&shown.values).for_each(|(all, value)| *all = (*all).max(*value));
     }
 
-    /// Bilinear between the samples of the mask, in 1/256 of a sample, rounded down. A mask finer than the grid is pooled first, by
-    /// the largest or smallest sample, so that no node misses a thin part. Where it is covered, the neighbours of each sample
-    /// count as object too, so that the whole of the sample does. Where it is shown, a node whose nearest sample is not the object
-    /// is not, so that none of the sample is. Where the area ends at the edge of the picture, the source of the mask has cut it off
-    /// there: with `goes_on` the object goes on beyond it as at the edge.
+    /// Adds the values of a mask. They are bilinear between its samples, at positions rounded down to 1/256 of a sample. A mask
+    /// that is finer than the grid is first pooled by the largest or smallest sample, so that no thin part lies between nodes. In
+    /// a covered mask, the neighbours of each sample count as object, too, so that the whole sample does. In a shown mask, a node
+    /// gets 0 if its nearest sample is not the object, so that no part of this sample is shown. If the area ends at the edge of
+    /// the picture, the source of the mask has cut the object off there. With `goes_on`, the object then continues beyond the
+    /// edge with the values at the edge.
     fn add_mask(&mut self, mask: &Mask, goes_on: bool, treatment: Treatment, spare: &mut Vec<u8>) {
         let Some([x, y]) = whole(mask.area, treatment) else { return };
         let (columns, rows) = (mask.columns as usize, mask.rows as usize);
         let (mask, [across, down]) = self.pooled(mask, [&x, &y], treatment, spare);
         let around = if treatment == Treatment::Covered { i64::from(self.cell) - 1 } else { 0 };
-        // The first node near the axis, and where it and those after it are in the mask before it was pooled, of which `pool` samples
-        // are one.
+        // Returns the first node near the area along an axis, and the positions of this and the following nodes in the pooled
+        // mask. Positions are computed from the mask before pooling; `pool` of its samples are one pooled sample.
         let positions = |side_of_picture: u32, axis: &Range<i64>, samples: usize, pool: usize| -> (usize, Vec<u32>) {
             let last = (samples.div_ceil(pool) as i64 - 1) * 256;
             let end = i64::from(side_of_picture);
@@ -385,7 +393,7 @@ impl NodeGrid {
             if above.iter().chain(below).fold(0, |all, value| all | value) == 0 {
                 continue;
             }
-            // Between the rows first: the sum is the same.
+            // Interpolates between the two rows first. The order does not change the sums.
             let between: Vec<u32> = above
                 .iter()
                 .zip(below)
@@ -452,8 +460,8 @@ impl NodeGrid {
         }))
     }
 
-    /// 255 at the nodes whose square of one cell on each side meets the ellipse in the area, if it is covered; at those whose square
-    /// lies within it, if it is shown.
+    /// Sets nodes to 255 by a square that reaches one cell to each side of the node. For a covered ellipse, the square has to
+    /// meet the ellipse; for a shown one, it has to lie within the ellipse.
     fn add_ellipse(&mut self, area: Area, treatment: Treatment) {
         let Some([x, y]) = whole(area, treatment) else { return };
         let (cell, margin) = (i64::from(self.cell), self.margin as i64);
@@ -468,7 +476,7 @@ impl NodeGrid {
         };
         let across = distances(self.columns, x);
         let down = distances(self.rows, y);
-        // Distances fall to the middle and rise behind it.
+        // The distances fall up to the middle and rise after it.
         let middle = across.windows(2).take_while(|pair| pair[1] <= pair[0]).count();
         for (row, dy) in self.values.chunks_mut(self.columns).zip(down) {
             let is_inside = |dx: &f64| dx * dx + dy * dy <= 1.0;
@@ -480,7 +488,8 @@ impl NodeGrid {
         }
     }
 
-    /// Grows or shrinks, rounded so that a cover is no smaller than asked, and leaves out the margin.
+    /// Grows objects, or shrinks them if `samples` is negative. Distances are rounded so that a cover is not smaller than
+    /// requested. Then removes the margin.
     fn grow(&mut self, samples: i32, treatment: Treatment, spare: &mut Vec<u8>) {
         let count = samples.unsigned_abs();
         let cells = if (samples >= 0) == (treatment == Treatment::Covered) {
@@ -497,7 +506,8 @@ impl NodeGrid {
     }
 }
 
-/// The largest or smallest of so many samples of a mask across and down. Generic, because a call for each sample takes long.
+/// Pools blocks of `across` by `down` samples of a mask by `pick`, which returns the larger or the smaller of two samples. The
+/// function is generic, because an indirect call for each sample would be slow.
 fn pooled_samples(
     samples: &[u8],
     columns: usize,

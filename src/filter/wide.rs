@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! The wide form of the Gaussian: the cost of a small σ for any σ.
+//! The wide form of the Gaussian, whose cost for any σ is that of a small σ.
 //!
 //! A Gaussian of a Gaussian is a Gaussian, and the squares of their σ add up. With c = 3/4 and a factor s,
 //!
@@ -7,33 +7,34 @@
 //! σ² = (c·s)² + (s·σ')² + (c·s)²
 //! ```
 //!
-//! so a blur by σ is a decimation by s behind a Gaussian of c·s, a blur of the small plane by σ', and an interpolation
-//! with a Gaussian of c·s. At the small plane's sampling frequency a Gaussian of c·s is down to exp(-2π²c²) = 1.5e-5, so
-//! neither the aliases of the decimation nor the images of the interpolation reach a hundredth of an 8-bit step. The
-//! small plane is blurred in the same way until σ' is below [`FACTOR_4_SIGMA`].
+//! so a blur by σ can be done in three steps: a Gaussian of c·s followed by a decimation by s; a blur of the small plane by σ';
+//! and an interpolation with a Gaussian of c·s. At the small plane's sampling frequency, a Gaussian of c·s has fallen to
+//! exp(-2π²c²) = 1.5e-5. So neither the aliases of the decimation nor the images of the interpolation reach a hundredth of an
+//! 8-bit step. The small plane is decimated again in the same way until σ' is below [`FACTOR_4_SIGMA`].
 
 use super::taps::{TAP_SUM, Taps, gaussian, largest_remainder};
 
-/// From this σ on, in samples of its plane, an axis is blurred in the wide form.
+/// An axis is blurred in the wide form from this σ on, in samples of its plane.
 pub const WIDE_SIGMA: f64 = 3.5;
-/// From this σ on a level has the factor 4; below it the σ' that 4 leaves would be too small to suppress the images. A small
-/// plane is so small that a direct blur with a σ' below this costs less than another level.
+/// A level has the factor 4 from this σ on. For a smaller σ, the factor 4 would leave a σ' that is too small to suppress the
+/// images. A small plane with a σ' below this value is blurred directly: the plane is so small that another level would cost
+/// more.
 const FACTOR_4_SIGMA: f64 = 7.0;
-/// The radius of the direct form that follows σ, in σ.
+/// The radius of the direct form in multiples of σ, if it follows σ.
 const TRUNCATE: f64 = 4.0;
-/// The same for a small plane with a σ' of [`WIDE_SIGMA`] or more: there the tail beyond 4σ' is most of the error.
+/// The same for a small plane with a σ' of [`WIDE_SIGMA`] or more. There, the tail beyond 4σ' would be most of the error.
 const LONG_TRUNCATE: f64 = 4.5;
 /// σ of the decimation and interpolation filters, in samples of the small plane.
 const LEVEL_SIGMA: f64 = 0.75;
 /// Radius of the decimation and interpolation filters, in samples of the small plane.
 pub const LEVEL_RADIUS: u32 = 3;
-/// Samples that the small plane has beyond each end of the plane. All taps of the outermost one are on the repeated
-/// edge, so repeating the edge of the small plane is exact.
+/// The number of samples by which the small plane extends beyond each end of the larger plane. All taps of the outermost sample
+/// are on the repeated edge, so repeating the edge of the small plane is exact.
 pub const MARGIN: u32 = 3;
-/// Samples of the small plane that an interpolated sample is computed from.
+/// The number of samples of the small plane that an interpolated sample is computed from.
 pub const PHASE_TAPS: usize = 2 * LEVEL_RADIUS as usize + 1;
 
-/// How many samples of a plane one sample of the small plane stands for, along one axis.
+/// The decimation factor along one axis: the number of samples of the larger plane for each sample of the small plane.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum Factor {
     /// The axis is not decimated.
@@ -46,7 +47,7 @@ pub enum Factor {
 }
 
 impl Factor {
-    /// As a number.
+    /// The factor as a number.
     pub const fn get(self) -> u32 {
         match self {
             Self::One => 1,
@@ -55,7 +56,7 @@ impl Factor {
         }
     }
 
-    /// Samples of the small plane for `count` samples, with the margin on both sides.
+    /// The number of samples of the small plane for `count` samples, including the margins on both sides.
     pub const fn decimated(self, count: u32) -> u32 {
         match self {
             Self::One => count,
@@ -63,8 +64,8 @@ impl Factor {
         }
     }
 
-    /// Taps of the decimation. Sample i of the small plane is their sum around sample (i - [`MARGIN`])·s. A factor of one
-    /// has the single tap [`TAP_SUM`].
+    /// The taps of the decimation by s. Sample i of the small plane is the weighted sum around sample (i - [`MARGIN`])·s. A
+    /// factor of one has the single tap [`TAP_SUM`].
     pub fn decimation_taps(self) -> Taps {
         match self {
             Self::One => Taps::identity(),
@@ -72,8 +73,9 @@ impl Factor {
         }
     }
 
-    /// Taps of the interpolation for the samples x with x mod s = `phase`, less than s: tap k belongs to sample x / s + k
-    /// of the small plane, which counts its margin. They sum to [`TAP_SUM`], by largest remainder. Not for a factor of one.
+    /// The taps of the interpolation by s for the samples x with x mod s = `phase`. Tap k belongs to sample x / s + k of the
+    /// small plane, counted from its margin on. The taps are quantised by largest remainder and sum to [`TAP_SUM`]. The factor
+    /// must not be one.
     pub fn interpolation_taps(self, phase: u32) -> [u32; PHASE_TAPS] {
         debug_assert!(phase < self.get() && self != Self::One);
         let (s, reach) = (f64::from(self.get()), f64::from(LEVEL_RADIUS * self.get()));
@@ -93,7 +95,7 @@ impl Factor {
     }
 }
 
-/// How one axis of a plane is blurred: decimated level by level, blurred directly, and interpolated back. Without levels
+/// How one axis of a plane is blurred: it is decimated level by level, blurred directly, and interpolated back. Without levels
 /// this is the direct form.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AxisBlur {
@@ -103,12 +105,12 @@ pub struct AxisBlur {
 }
 
 impl AxisBlur {
-    /// The direct form.
+    /// The direct form with these taps.
     pub fn direct(taps: Taps) -> Self {
         Self { levels: Vec::new(), taps }
     }
 
-    /// A Gaussian of `sigma` in samples, whose radius follows from it.
+    /// A Gaussian of `sigma`, in samples. The levels and the radius follow from it.
     pub fn gaussian(mut sigma: f64) -> Self {
         let small = |sigma: f64, factor: Factor| {
             let sigma = sigma / f64::from(factor.get());
@@ -127,12 +129,12 @@ impl AxisBlur {
         Self { levels, taps: Taps::gaussian(sigma, (reach * sigma + 0.5) as usize) }
     }
 
-    /// The factors of the levels, that of the full plane first.
+    /// The factors of the levels. The level of the full plane is the first.
     pub fn levels(&self) -> &[Factor] {
         &self.levels
     }
 
-    /// The factor of a level, one beyond the last.
+    /// The factor of a level; one for levels beyond the last.
     pub fn factor(&self, level: usize) -> Factor {
         self.levels.get(level).copied().unwrap_or_default()
     }
@@ -158,7 +160,7 @@ mod tests {
         ] {
             assert_eq!(AxisBlur::gaussian(sigma).levels(), levels, "sigma={sigma}");
         }
-        // Whatever the σ, the smallest plane has a small radius.
+        // The smallest plane has a small radius for every σ.
         for sigma in (1..=102_400).map(|i| f64::from(i) / 100.0) {
             let axis = AxisBlur::gaussian(sigma);
             assert!(axis.taps.radius() <= 31 && axis.levels().len() <= 4, "sigma={sigma}: {axis:?}");
@@ -194,7 +196,7 @@ mod tests {
                 let centre = |i: i64| (i - i64::from(MARGIN)) * i64::from(s);
                 assert!(centre(0) + i64::from(radius) <= 0, "{factor:?}, {count}");
                 assert!(centre(last) - i64::from(radius) >= i64::from(count) - 1, "{factor:?}, {count}");
-                // The last sample's interpolation does not read beyond the margin.
+                // The interpolation of the last sample does not read beyond the margin.
                 assert!(i64::from((count - 1) / s) + PHASE_TAPS as i64 - 1 <= last, "{factor:?}, {count}");
             }
         }
@@ -207,7 +209,7 @@ mod tests {
             for phase in 0..factor.get() {
                 let taps = factor.interpolation_taps(phase);
                 assert_eq!(taps.iter().sum::<u32>(), TAP_SUM, "{factor:?}, phase {phase}");
-                // Phase s - p seen from the next sample is phase p mirrored, but for ties of the rounding.
+                // Seen from the next sample, phase s - p is phase p mirrored, except where remainders are equal.
                 let mirrored = factor.interpolation_taps((factor.get() - phase) % factor.get());
                 for k in usize::from(phase > 0)..PHASE_TAPS {
                     let other = mirrored[PHASE_TAPS - 1 - k + usize::from(phase > 0)];
