@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
-//! The means of cells, and estimates between them, row by row, in loops that the compiler vectorises for the instruction set into
-//! whose functions they are inlined.
+//! Means of cells, and estimates between cells, computed row by row. The loops are inlined into functions for an instruction set,
+//! for which the compiler then vectorises them.
 
 use std::ops::Range;
 
@@ -10,36 +10,36 @@ use crate::filter::inpainting::{self, CellPyramid};
 use crate::filter::plane::HostPlane;
 use crate::filter::regions::Rect;
 
-/// Rows whose sums fit in the words that they are added up in.
+/// After this many rows, 16-bit sums of bytes are added to 32-bit sums, so that they do not overflow.
 const ROWS_OF_SUMS: u32 = 128;
 
-/// Computes cells of a field of a plane.
+/// Computes the means of the cells of a field.
 pub struct CellMeans<'a> {
     pub layout: PlaneLayout,
-    /// What is left out, if anything is.
+    /// The weights by which samples are left out of the means, if there are any.
     pub excluded: Option<SampleWeights<'a>>,
     pub source: HostPlane,
-    /// Those whose columns have the samples of the same pixels.
+    /// The grids. Their columns of cells have the samples of the same pixels.
     pub grids: &'a [CellPyramid],
     /// The memory of all grids of the field.
     pub memory: *mut u32,
 }
 
-/// Two rows of the cells of each grid, expanded to samples of a row.
+/// For each grid, the two rows of cells that a row of samples lies between, interpolated along the row.
 #[derive(Default)]
 pub struct CellLines {
-    /// The pixels whose samples they have.
+    /// The pixels that the rows cover.
     pub pixels: Range<usize>,
-    /// Of each grid the first of the two, and the samples of both.
+    /// For each grid, the index of the first of the two rows of cells, and the interpolated samples of both.
     of_grids: Vec<(Option<i64>, [Vec<u32>; 2])>,
 }
 
 impl CellLines {
-    /// Writes the estimates of pixels of row `y` of the field, in the layout of the plane. The lines are for these pixels, and new or
-    /// what the row before left.
+    /// Writes the estimates of these pixels of row `y` of the field, in the layout of the plane. The pixels lie in `self.pixels`.
+    /// Rows of cells that an earlier call has interpolated for the same grids are reused.
     ///
     /// # Safety
-    /// The memory has the cells of all grids, and nobody writes them meanwhile.
+    /// The memory holds the cells of all grids, and nobody writes them during the call.
     #[inline(always)]
     pub unsafe fn estimate(
         &mut self,
@@ -51,13 +51,13 @@ impl CellLines {
     ) {
         let Self { pixels: of_lines, of_grids } = self;
         of_grids.resize_with(grids.len(), Default::default);
-        // Luma and chroma of packed 4:2:2 have grids of their own, and alternate.
+        // Luma and chroma of packed 4:2:2 have separate grids, and their samples alternate.
         let step = layout.unit_pixels() as usize;
         for (pyramid, (of_samples, samples)) in grids.iter().zip(of_grids) {
             let grid = &pyramid.grid;
             let (above, of_below) = pyramid.cell_rows(y as u32);
             if *of_samples != Some(above) {
-                // SAFETY: the memory has the cells, and nobody writes them, as the caller promises.
+                // SAFETY: the caller promises that the memory holds the cells of all grids, and that nobody writes them.
                 let cells = unsafe { std::slice::from_raw_parts(memory.add(pyramid.first_word), pyramid.words()) };
                 *of_samples = Some(above);
                 let of_pixel = usize::from(layout.channels) / grid.channels[0].step;
@@ -95,12 +95,12 @@ impl CellLines {
 }
 
 impl CellMeans<'_> {
-    /// Rows of cells.
+    /// The number of rows of cells.
     pub fn rows(&self) -> usize {
         self.grids.first().map_or(0, |CellPyramid { grid, .. }| grid.cells[1] as usize)
     }
 
-    /// The samples of a row of cells, about.
+    /// The approximate number of samples in a row of cells.
     pub fn row_samples(&self) -> usize {
         let samples = |CellPyramid { grid, .. }: &CellPyramid| {
             let [columns, rows] = grid.covered.each_ref().map(ExactSizeIterator::len);
@@ -112,12 +112,12 @@ impl CellMeans<'_> {
     /// Computes rows of cells.
     ///
     /// # Safety
-    /// The planes and the memory hold what is accessed. Nobody writes the source, or accesses these cells.
+    /// The source and the memory hold everything that is accessed. Nobody else writes the source or accesses these rows of cells.
     #[inline(always)]
     pub unsafe fn execute(&self, cell_rows: Range<usize>) {
         for cell_row in cell_rows {
-            // SAFETY: the source holds the samples of this row of cells, which nobody writes, and the memory its words, which
-            // nobody else accesses, as the caller guarantees.
+            // SAFETY: the caller guarantees that the source holds the samples of this row of cells, which nobody writes, and that
+            // the memory holds the row's words, which nobody else accesses.
             unsafe { self.execute_row(cell_row) };
         }
     }
@@ -132,7 +132,8 @@ impl CellMeans<'_> {
         let rows = rows.start as usize..rows.end as usize;
         let excluded = self.excluded.filter(|_| !rows.is_empty());
         let covered = excluded.map(|weights| (weights, weights.weighted_columns(&rows)));
-        // Of each cell its samples in a row and where they are left out. The grids have cells of the same pixels.
+        // For each cell, the range of its samples in a row, and where they are left out. The cells of all grids have the same
+        // pixels.
         let (count, pixel_step) = (grid.count[0], grid.channels[0].step);
         let of_cell = |cell: u32| {
             let columns = grid.samples(0, cell);
@@ -146,14 +147,16 @@ impl CellMeans<'_> {
         };
         let of_cells: Vec<(Range<usize>, Weighting)> = (0..grid.cells[0]).map(of_cell).collect();
         let (first, samples) = (of_cells[0].0.start, of_cells[of_cells.len() - 1].0.end);
-        // Of all rows of the cells, for each sample of a row. Where no weight counts, bytes have sums in place of remainders.
+        // For each sample of a row, the sums over the rows of the cells: `sums` of the samples times their remainders, and
+        // `remainders`. For bytes of a cell without weights, `remainders` has the plain sum of the last rows, and `sums` that of
+        // the rows before.
         let are_bytes = layout.depth == 8;
         let (mut sums, mut remainders) = (vec![0_u32; samples - first], vec![0_u16; samples - first]);
         let mut expanded = vec![0; samples - first];
         let mut buffers = WeightBuffers::default();
         let mut first_bytes: &[u8] = &[];
         for (index, y) in rows.clone().enumerate() {
-            // SAFETY: the plane holds the row, which nobody writes, as the caller promises.
+            // SAFETY: the caller promises that the plane holds the row and that nobody writes it.
             let bytes = unsafe { std::slice::from_raw_parts(self.source.row(y), layout.row_bytes()) };
             first_bytes = if index == 0 { bytes } else { first_bytes };
             let fills_up = (index + 1).is_multiple_of(ROWS_OF_SUMS as usize);
@@ -174,7 +177,7 @@ impl CellMeans<'_> {
                         }
                     }
                     (Weighting::Partly, Some(weights)) => {
-                        // Samples of a column that has weights.
+                        // The number of samples for one weight.
                         let of_column = of_row / weights.columns(&(0..layout.row_pixels())).end;
                         let columns = in_row.start / of_column..in_row.end / of_column;
                         let of_pixels = weights.of_row(y, &columns, &mut buffers);
@@ -210,8 +213,8 @@ impl CellMeans<'_> {
                     };
                     let word = first_word + (cell_row * across + column) * grid.channels.len() + index;
                     let first = if count > 0 { channel.load(&layout, first_bytes, columns.start) } else { 0 };
-                    // SAFETY: the memory has the cells of all grids, and nobody else accesses those of this row, as the caller
-                    // promises.
+                    // SAFETY: the caller promises that the memory holds the cells of all grids, and that nobody else accesses
+                    // those of this row.
                     unsafe { self.memory.add(word).write(inpainting::cell(sum, remainders, count, first)) };
                 }
             }
@@ -219,7 +222,7 @@ impl CellMeans<'_> {
     }
 }
 
-/// The sum of the values that are `step` apart.
+/// The sum of every `step`-th value.
 #[inline(always)]
 fn total<T: Copy + Into<u64>>(values: &[T], step: usize) -> u64 {
     if step == 1 {
@@ -229,7 +232,8 @@ fn total<T: Copy + Into<u64>>(values: &[T], step: usize) -> u64 {
     }
 }
 
-/// Calls `add` for each sample of a row, with what `totals` yields for it. The sums of 128 rows of products with weights fit in 32 bits.
+/// Calls `add` for each sample of a row, with the next item of `totals`. The products of samples and weights, summed over 128
+/// rows, fit in 32 bits.
 #[inline(always)]
 fn each_sample<T>(layout: &PlaneLayout, row: &[u8], totals: impl Iterator<Item = T>, add: impl Fn(T, u32)) {
     if layout.is_packed_word() {

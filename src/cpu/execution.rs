@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! The operations of a plan on rectangles, as tasks for the worker threads, and the memory of what they compute.
+//! Turns the operations of a plan on rectangles into tasks for the worker threads, and allocates the temporaries.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -27,11 +27,11 @@ use crate::filter::plane::{HostPlane, HostPlaneMut};
 use crate::filter::regions::Rect;
 use crate::filter::wide::Factor;
 
-/// How operations are divided.
+/// How the CPU divides operations.
 pub const TILES: Tiles = Tiles { round, cost };
 
-/// Samples that are read and written, with those beyond the rectangle in its last vectors. One more rectangle takes about as
-/// long as 4096 of them (two cores, AVX-512).
+/// The number of pixels that are read and written, including those beyond the rectangle in its last vectors. An additional
+/// rectangle takes about as long as 4096 pixels (two cores, AVX-512).
 fn cost(operation: &Operation, rect: Rect) -> u64 {
     const VECTORS: u32 = 64;
     const RECT: u64 = 4096;
@@ -39,8 +39,8 @@ fn cost(operation: &Operation, rect: Rect) -> u64 {
     (rect.area() + read) * u64::from(rect.width().next_multiple_of(VECTORS)) / u64::from(rect.width()) + RECT
 }
 
-/// Interpolations compute all phases of small samples, and write up to 64 samples at a time; decimations compute two rows and blurs
-/// [`BLOCK_ROWS`] at a time. Packed 4:2:2 has pairs of pixels.
+/// Interpolations compute all phases of a sample of the small plane, and write up to 64 samples at a time. Decimations compute
+/// two rows at a time, and blurs [`BLOCK_ROWS`]. Packed 4:2:2 is processed in pairs of pixels.
 fn round(operation: &Operation, rect: Rect) -> Rect {
     let pixels = operation.output().field.layout.unit_pixels();
     let [across, down, width] = match operation {
@@ -61,7 +61,8 @@ fn round(operation: &Operation, rect: Rect) -> Rect {
     Rect::between([x, right], [y, bottom]).expect("a larger rectangle has samples")
 }
 
-/// Allocates the temporaries of a job, dense and each starting on a cache line. Rows that are not accessed have no memory.
+/// Allocates the temporaries of a job. Their rows are dense, and each temporary starts on a cache line. Rows that are not
+/// accessed get no memory.
 pub fn place_temporaries(job: &Job, memory: &mut Scratch) -> Result<Vec<HostPlaneMut>, CpuError> {
     let rows = job.extents.iter().map(|extent| extent.map_or(0..0, |extent| extent.row..extent.row + extent.rows));
     let planes = || job.plan.temporaries().iter().map(PlaneLayout::row_bytes).zip(rows.clone());
@@ -106,7 +107,7 @@ impl<'a> BufferPlanes<'a> {
         view.field.rows_of(&plane)
     }
 
-    /// An operation on rectangles of its output.
+    /// The tasks that execute an operation on rectangles of its output.
     pub fn prepare(&self, operation: &'a Operation, rects: &[Rect]) -> Vec<Task<'a>> {
         let resampled =
             |Resampling { source, destination, .. }: &Resampling| (self.to_read(source), self.to_write(destination));
@@ -152,7 +153,7 @@ impl<'a> BufferPlanes<'a> {
         }
     }
 
-    /// The weights of the samples of a view.
+    /// The weights for the samples of a view.
     fn weights(&self, of: WeightsOf, placement: Placement, view: &View) -> SampleWeights<'a> {
         let soft = self.soft.expect("a plan with weights is executed with them");
         let weights = match of {
@@ -203,7 +204,7 @@ impl<'a> BufferPlanes<'a> {
         }
     }
 
-    /// An operation that goes pixel by pixel.
+    /// The task of an operation that is executed pixel by pixel.
     fn pixel_rows(&self, operation: &'a Operation, rect: Rect) -> PixelRows<'a> {
         let unused = HostPlaneMut { address: std::ptr::null_mut(), pitch: 0, len: 0 };
         let alpha_plane = |alpha: &AlphaSource| match alpha {
@@ -237,7 +238,7 @@ impl<'a> BufferPlanes<'a> {
     }
 }
 
-/// A rectangle in pixels of a plane, in samples of its rows.
+/// Converts a rectangle of a plane from pixels to samples of its rows.
 fn samples(layout: &PlaneLayout, rect: Rect) -> SampleRect {
     let (columns, channels) = (layout.columns(rect), usize::from(layout.channels));
     let (x, width) = (columns.start as usize * channels, columns.len() * channels);

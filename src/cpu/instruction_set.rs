@@ -27,7 +27,7 @@ pub enum InstructionSet {
     /// AVX2, in most x86-64 processors since 2013.
     #[cfg(target_arch = "x86_64")]
     Avx2(simd::x86::Avx2),
-    /// AVX-512 F, BW, VNNI and VBMI: Ice Lake, Zen 4 and later. Processors with less of AVX-512 take AVX2.
+    /// AVX-512 F, BW, VNNI and VBMI: Ice Lake, Zen 4 and later. Processors with only a part of these use AVX2.
     #[cfg(target_arch = "x86_64")]
     Avx512Vnni(simd::x86::Avx512Vnni),
     /// NEON, part of every aarch64 processor.
@@ -38,8 +38,8 @@ pub enum InstructionSet {
 impl InstructionSet {
     /// The instruction sets that this processor supports, slowest first.
     pub fn available() -> Vec<Self> {
-        // SAFETY: portable code needs no set, SSE2 and NEON are part of their architectures, and of the others the features that each
-        // enables are detected.
+        // SAFETY: portable code needs no instruction set, SSE2 and NEON are part of their architectures, and for the other sets
+        // all features that their functions enable have been detected.
         let sets = unsafe {
             [
                 Some(Self::Portable(Simd::new())),
@@ -60,7 +60,7 @@ impl InstructionSet {
         sets.into_iter().flatten().collect()
     }
 
-    /// The one that [`VARIABLE`] names, if this processor supports it, else the fastest.
+    /// The set that [`VARIABLE`] names, if this processor supports it, else the fastest one.
     pub fn chosen() -> Self {
         Self::named(&std::env::var(VARIABLE).unwrap_or_default(), &Self::available())
     }
@@ -88,18 +88,17 @@ impl InstructionSet {
     /// Executes a part of a task with this instruction set.
     ///
     /// # Safety
-    /// The planes of the task's operation hold the rows of its views.
-    /// `scratch` was reserved for [`Part::scratch_words`]. No other thread writes what the part reads, or accesses what it
-    /// writes.
+    /// The planes of the task's operation hold the rows of its views. `scratch` was reserved for [`Part::scratch_words`]. No
+    /// other thread writes samples that the part reads, or accesses samples that it writes.
     pub unsafe fn execute(self, part: &Part, scratch: &mut Scratch) {
-        // The compiler uses instructions beyond the baseline only inside a function with `target_feature`, so each such set has
-        // one, into which the vector loops are inlined.
+        // The compiler uses instructions beyond the baseline only inside functions with `target_feature`. So each such set has
+        // one function, into which the vector loops are inlined.
         macro_rules! with_set {
             ($(#[$features:meta])? $value:ident: $set:ty, $rows:ty, $rows_down:ty, $vectors:literal) => {{
                 $(#[$features])?
                 unsafe fn execute(set: $set, part: &Part, scratch: &mut Scratch) {
-                    // SAFETY: this function enables the features of the set; its caller guarantees the planes, the scratch
-                    // memory and exclusive access.
+                    // SAFETY: this function enables the features of the set. Its caller guarantees that the planes hold the rows,
+                    // that the scratch memory is large enough, and that no other thread accesses the output.
                     unsafe {
                         match part.task {
                             Task::Blur(tile) => {
@@ -119,7 +118,8 @@ impl InstructionSet {
                         }
                     }
                 }
-                // SAFETY: the value proves that the processor has the features of the set; the caller guarantees the rest.
+                // SAFETY: `$value` proves that the processor has the features of the set. The caller guarantees the planes, the
+                // scratch memory and exclusive access to the output.
                 unsafe { execute($value, part, scratch) }
             }};
         }
@@ -164,7 +164,7 @@ mod tests {
         }
     }
 
-    /// Many processors before Ice Lake have AVX-512 F and BW.
+    /// Many processors before Ice Lake have AVX-512 F and BW, but not VNNI and VBMI.
     #[test]
     #[cfg(target_arch = "x86_64")]
     fn avx2_is_chosen_where_avx_512_has_no_dot_products() {

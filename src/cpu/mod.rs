@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
-//! The CPU backend: exact, tiled for the cache, vectorised for the processor at hand, on the process's worker threads.
+//! The CPU backend. It is exact, processes tiles that fit the cache, uses the vector instructions of the processor, and runs on
+//! the worker threads of the process.
 
 mod cells;
 mod execution;
@@ -37,7 +38,7 @@ use task::{Part, Task};
 #[cfg(test)]
 pub(crate) use scratch::faults;
 
-/// Tasks of an operation for each thread, which even out the load.
+/// The number of parts into which an operation is cut for each thread. More than one part evens out the load.
 const TASKS_PER_THREAD: usize = 2;
 
 /// Why the CPU did not blur or cover a frame. Nothing was written to the destination.
@@ -45,7 +46,7 @@ const TASKS_PER_THREAD: usize = 2;
 pub enum CpuError {
     /// The allocator refused this many bytes of working memory.
     OutOfMemory {
-        /// Bytes asked for.
+        /// The bytes that were requested.
         bytes: usize,
     },
     /// A frame is in device memory, which the CPU cannot access.
@@ -56,21 +57,21 @@ pub enum CpuError {
 pub struct CpuEngine {
     set: InstructionSet,
     threads: Arc<Threads>,
-    /// One for each thread.
+    /// Scratch memory for each thread.
     scratch: Vec<Scratch>,
-    /// The temporaries of a plan, one after the other.
+    /// The memory of all temporaries of a plan, one after the other.
     temporaries: Scratch,
 }
 
 impl CpuEngine {
-    /// With the instruction set that the environment names, or the fastest of this processor.
+    /// Uses the instruction set that the environment names, or else the fastest one of this processor.
     #[expect(clippy::new_without_default, reason = "it shares threads with all other engines of the process")]
     pub fn new() -> Self {
         let set = InstructionSet::chosen();
         Self { set, threads: process::threads(), scratch: Vec::new(), temporaries: Scratch::default() }
     }
 
-    /// With another instruction set.
+    /// The same engine with another instruction set.
     pub fn with_instruction_set(self, set: InstructionSet) -> Self {
         Self { set, ..self }
     }
@@ -80,8 +81,8 @@ impl CpuEngine {
         self.set
     }
 
-    /// Executes a job, with the weights of a soft cover. What a cover does not write is copied, unless the destination is the
-    /// source's memory. On an error nothing was written.
+    /// Executes a job, with the weights of a soft cover. If a cover writes another buffer, planes that it writes only in part are
+    /// copied first. After an error, nothing has been written.
     ///
     /// # Panics
     /// If the plan was made for other layouts, or the weights for another size.
@@ -94,7 +95,7 @@ impl CpuEngine {
         };
         let temporaries = &place_temporaries(job, &mut self.temporaries)?;
         let planes = BufferPlanes { sources, destinations, temporaries, soft };
-        // An operation is cut into this many tasks, its rectangles according to their size.
+        // Each operation is cut into this many parts. Its rectangles share them in proportion to their areas.
         let threads = self.threads.count();
         let tasks_each = if threads == 1 { 1 } else { threads * TASKS_PER_THREAD };
         let mut groups: Vec<Vec<(Task, usize)>> = Vec::new();
@@ -111,24 +112,24 @@ impl CpuEngine {
         }
         let parts = groups.iter().map(|group| group.iter().flat_map(|(task, count)| task.parts(*count)).collect());
         let groups: Vec<Vec<Part>> = parts.collect();
-        // Only operations that are cut by the work in them are worth waking threads for.
+        // Threads are woken only for parts that are large enough to be worth it.
         let parallel = |group: &Vec<Part>| group.iter().filter(|part| part.is_large()).count();
         let workers = groups.iter().map(parallel).max().unwrap_or(0).clamp(1, threads);
         self.reserve_scratch(workers, groups.iter().flatten())?;
         frames.copy_planes(&job.copied_planes(), &self.threads);
         let set = self.set;
         schedule::run(&self.threads, &mut self.scratch[..workers], &groups, |scratch, part| {
-            // SAFETY: the task's planes hold what it reads and writes, because the frames are valid and
-            // `place_temporaries` has allocated the rows that are accessed of all others; `reserve_scratch` allocated the scratch
-            // memory. Every sample written was computed before, because the parts contain it. Rectangles of an operation do not
-            // overlap, nor do its tasks in what they write, operations of a group are independent of each other, and each task is
-            // executed once, after the groups before its own.
+            // SAFETY: the planes of the frames hold all rows, because the frames are valid. `place_temporaries` has allocated the
+            // accessed rows of all temporaries, and `reserve_scratch` the scratch memory. Every sample of a temporary that is
+            // read has been computed before, because the rectangles of the job contain it. Neither the rectangles of an operation
+            // nor the parts of a task overlap in their output. Operations of a group do not depend on each other. Each part is
+            // executed once, after all parts of the groups before its own.
             unsafe { set.execute(part, scratch) };
         });
         Ok(())
     }
 
-    /// Allocates working memory for every task, for this many threads.
+    /// Allocates scratch memory for `workers` threads, each with enough for every part.
     fn reserve_scratch<'a>(
         &mut self,
         workers: usize,
@@ -153,17 +154,18 @@ mod tests {
     use crate::filter::regions::Area;
     use crate::filter::weights::{Edge, Object, Shape, Weights};
 
-    /// Frames of one plane; without a source, one that is covered in place. They must not outlive what they are borrowed from.
+    /// Frames of one plane. Without a source, the frame is covered in place. The frames must not outlive the slices.
     fn frames(layout: PlaneLayout, pitch: usize, source: Option<&[u8]>, destination: &mut [u8]) -> ValidFrames {
         let read =
             |bytes: &[u8]| FrameMemory::Host(vec![HostPlane { address: bytes.as_ptr(), pitch, len: bytes.len() }]);
         let to = HostPlaneMut { address: destination.as_mut_ptr(), pitch, len: destination.len() };
         let (source, destination) = (source.map(read), FrameMemory::Host(vec![to]));
-        // SAFETY: the slices hold the bytes, and the tests drop the frames before they access these again.
+        // SAFETY: the slices hold the bytes, and the tests drop the frames before they access the slices again.
         unsafe { ValidFrames::new(FramePair { layouts: vec![layout], source, destination }) }.unwrap()
     }
 
-    /// Every allocation of a wide blur may fail, temporaries and scratch memory, before anything is written.
+    /// Each allocation of a wide blur may fail, that of the temporaries and that of the scratch memory, before anything is
+    /// written.
     #[test]
     fn nothing_is_written_if_memory_runs_out() {
         let layout = PlaneLayout::new(600, 9, 3, 8);
@@ -196,10 +198,10 @@ mod tests {
         assert_eq!(failed.len(), 2, "the temporaries, then the scratch memory of the first thread: {failed:?}");
     }
 
-    /// As above for regions in place.
+    /// The same for regions that are covered in place.
     #[test]
     fn regions_stay_uncovered_only_with_an_error() {
-        // In the wide form the temporaries are larger than the scratch memory, so that only they exceed a ceiling.
+        // In the wide form the temporaries are larger than the scratch memory, so only they exceed a ceiling.
         regions_stay_uncovered(3.0, 2);
         regions_stay_uncovered(20.0, 1);
     }
@@ -236,8 +238,8 @@ mod tests {
         );
     }
 
-    /// Small enough for Miri. Planes have no padding, so that it reports any access beyond the last row. The oracle of `tests/`
-    /// judges the bytes themselves.
+    /// The pictures are small enough for Miri. Planes have no padding, so Miri reports each access beyond the last row. The
+    /// oracle of `tests/` checks the bytes themselves.
     fn all_instruction_sets_have_the_same_bytes(layout: PlaneLayout, sigma: f64) {
         let rect = Rect::new(3, 1, 6, 3).unwrap();
         let object = Object { area: Area::from_corner(3.0, 1.0, 6.0, 3.0), shape: Shape::Ellipse };
@@ -301,7 +303,7 @@ mod tests {
         all_instruction_sets_have_the_same_bytes(layout, 0.8);
     }
 
-    /// A row is unpacked only where a tile reads it.
+    /// Rows are unpacked only where a tile reads them.
     #[test]
     fn tiny_parts_of_a_wide_picture_of_packed_words() {
         let layout =
@@ -309,13 +311,13 @@ mod tests {
         all_instruction_sets_have_the_same_bytes(layout, 0.8);
     }
 
-    /// Whole pixels of three channels do not fill a vector: 15 of 16 lanes are used.
+    /// Pixels of three channels do not fill a vector: 15 of 16 lanes are used.
     #[test]
     fn tiny_pictures_of_three_words() {
         all_instruction_sets_have_the_same_bytes(PlaneLayout { channels: 3, depth: 16, ..TINY }, 0.8);
     }
 
-    /// The centre tap does not fit into a signed number.
+    /// The centre tap does not fit into a signed 16-bit number.
     #[test]
     fn tiny_pictures_that_hardly_change() {
         all_instruction_sets_have_the_same_bytes(PlaneLayout { channels: 3, ..TINY }, 0.4);

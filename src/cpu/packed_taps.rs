@@ -9,14 +9,14 @@ use crate::filter::frame::PlaneLayout;
 use crate::filter::operation::PlaneTaps;
 use crate::filter::wide::{Factor, PHASE_TAPS};
 
-/// Output rows that the columns pass computes together, so that each row pair it loads contributes to four sums.
+/// The number of output rows that the columns pass computes together, so that each loaded row pair contributes to four sums.
 pub const BLOCK_ROWS: usize = 4;
 
 /// The taps of every sample of a plane.
 pub struct PlanePackedTaps {
-    /// Taps of all samples; of packed 4:2:2, those of luma.
+    /// The taps of all samples, or those of luma for packed 4:2:2.
     pub all: PackedTaps,
-    /// Taps of the chroma of packed 4:2:2; `None` for other layouts.
+    /// The taps of the chroma of packed 4:2:2; `None` for other layouts.
     pub chroma: Option<PackedTaps>,
 }
 
@@ -32,41 +32,42 @@ impl PlanePackedTaps {
 
 /// Packed taps along rows and along columns.
 pub struct PackedTaps {
-    /// Row taps: word `m` holds the taps of the samples at distance `2m - radius` (low half) and `2m + 1 - radius`
-    /// (high half).
+    /// Row taps. Word `m` holds the taps of the samples at the distances `2m - radius` (low half) and `2m + 1 - radius` (high
+    /// half).
     pub rows: Vec<u32>,
-    /// The same taps for a result one sample further on: word `m` holds those at distance `2m - 1 - radius` and `2m - radius`.
+    /// The same taps for a result one sample further on. Word `m` holds those at the distances `2m - 1 - radius` and `2m -
+    /// radius`.
     #[cfg(target_arch = "x86_64")]
     pub later_rows: Vec<u32>,
-    /// Column taps: word `j * BLOCK_ROWS + n` holds the two taps by which row pair `j` of a block contributes to output
-    /// row `n` of that block; 0 for rows beyond the radius.
+    /// Column taps. Word `j * BLOCK_ROWS + n` holds the two taps by which row pair `j` of a block contributes to output row `n`
+    /// of this block. They are 0 for rows beyond the radius.
     pub columns: Vec<u32>,
-    /// Radius along rows and along columns, in pixels.
+    /// The radius along rows and along columns, in pixels.
     pub radius: [usize; 2],
-    /// Whether the centre tap of rows and of columns is above 32767. As a signed 16-bit number it is then 65536 too
-    /// small, so the passes that multiply 16-bit pairs add 65536 times the centre sample.
+    /// Whether the centre taps of rows and of columns are above 32767. Such a tap is 65536 too small as a signed 16-bit number.
+    /// So the passes that multiply 16-bit pairs add 65536 times the centre sample.
     pub centre_wraps: [bool; 2],
-    /// The row taps for dot products of bytes; `None` if they cannot be represented, see [`ByteTaps::new`].
+    /// The row taps for dot products of bytes; `None` if bytes cannot represent them (see [`ByteTaps::new`]).
     #[cfg(target_arch = "x86_64")]
     pub row_byte_taps: Option<ByteTaps>,
 }
 
-/// Row taps split into 256 × high + low, both signed bytes, four taps to a word: word `m` holds the taps of the samples
-/// at distance `4m - radius` to `4m + 3 - radius`.
+/// Row taps split into 256 × high + low, both signed bytes, with four taps in a word. Word `m` holds the taps of the samples at
+/// the distances `4m - radius` to `4m + 3 - radius`.
 #[cfg(target_arch = "x86_64")]
 pub struct ByteTaps {
     /// The low bytes of all taps.
     pub low: Vec<u32>,
-    /// The high bytes, without the words at both ends that are 0: tail taps below 128 have no high byte.
+    /// The high bytes, without the words at both ends that are 0: taps below 128 have no high byte.
     pub high: Vec<u32>,
-    /// Index of the word of `low` whose taps have the first word of `high` as their high bytes.
+    /// The index of the word of `low` that belongs to the first word of `high`.
     pub high_start: usize,
 }
 
 #[cfg(target_arch = "x86_64")]
 impl ByteTaps {
-    /// Splits the taps; `None` if one exceeds 127 × 256 + 127, the largest value of two signed bytes. A single tap is
-    /// 65536 and so always does.
+    /// Splits the taps; `None` if a tap exceeds 127 × 256 + 127, the largest value of two signed bytes. The single tap of a
+    /// kernel of size 1 is 65536, so it always does.
     fn new(taps: &Taps) -> Option<Self> {
         const LARGEST: u32 = 0x7f7f;
         if taps.at(0) > LARGEST {
@@ -84,13 +85,13 @@ impl ByteTaps {
     }
 }
 
-/// The taps at distance `first` and `first + 1`.
+/// The taps at the distances `first` and `first + 1`.
 fn pair(taps: &Taps, first: isize) -> u32 {
     let tap = |i: isize| taps.at(i.unsigned_abs()) & 0xffff;
     tap(first) | tap(first + 1) << 16
 }
 
-/// The words of [`PackedTaps::rows`], for a result `later` samples further on.
+/// The words of [`PackedTaps::rows`] for a result `later` samples further on.
 fn pairs(taps: &Taps, later: isize) -> Vec<u32> {
     let radius = taps.radius() as isize;
     (0..=radius).map(|m| pair(taps, 2 * m - later - radius)).collect()
@@ -98,15 +99,15 @@ fn pairs(taps: &Taps, later: isize) -> Vec<u32> {
 
 /// The taps of a decimation along one axis.
 pub struct LevelTaps {
-    /// As [`PackedTaps::rows`].
+    /// The taps in pairs, like [`PackedTaps::rows`].
     pub pairs: Vec<u32>,
-    /// As [`PackedTaps::row_byte_taps`].
+    /// The taps for dot products of bytes, like [`PackedTaps::row_byte_taps`].
     #[cfg(target_arch = "x86_64")]
     pub bytes: Option<ByteTaps>,
 }
 
 impl LevelTaps {
-    /// Those of the decimation by a factor, made once.
+    /// The taps of the decimation by `factor`, which are computed once.
     pub fn of(factor: Factor) -> &'static Self {
         const FACTORS: [Factor; 3] = [Factor::One, Factor::Two, Factor::Four];
         static ALL: LazyLock<[LevelTaps; 3]> =
@@ -114,7 +115,7 @@ impl LevelTaps {
         &ALL[factor as usize]
     }
 
-    /// Packs the taps, none of which is above 32767 but the single one of a factor of one, which is not used.
+    /// Packs the taps. None is above 32767, except the single tap of a factor of one, which is not used.
     fn new(taps: &Taps) -> Self {
         debug_assert!(taps.radius() == 0 || taps.at(0) <= i16::MAX as u32);
         Self {
@@ -125,16 +126,17 @@ impl LevelTaps {
     }
 }
 
-/// The taps of one phase of an interpolation. A tap of its sample x / s or of the one after it may be above 32767, so these
-/// two are split.
+/// The taps of one phase of an interpolation. Taps 3 and 4, those of sample x / s and the one after it, may be above 32767, so
+/// they are split into two parts.
 pub struct PhaseTaps {
-    /// The taps of four pairs of samples of the small plane. Phase 0: (0, 1), (2, 3), (3, 4), (5, 6). The others, whose tap 0
-    /// is 0: (1, 2), (3, 4), (3, 4), (5, 6). The third word of the phase halfway between two samples is 0.
+    /// The taps of four pairs of samples of the small plane. Phase 0 has the pairs (0, 1), (2, 3), (3, 4), (5, 6). In all other
+    /// phases tap 0 is 0, and the pairs are (1, 2), (3, 4), (3, 4), (5, 6). For the phase halfway between two samples, the third
+    /// word is 0.
     pub words: [u32; 4],
 }
 
 impl PhaseTaps {
-    /// Those of every phase of a factor, made once; none for a factor of one.
+    /// The taps of all phases of `factor`, which are computed once. None for a factor of one.
     pub fn of(factor: Factor) -> &'static [Self] {
         static TWO: LazyLock<Vec<PhaseTaps>> = LazyLock::new(|| PhaseTaps::make(Factor::Two));
         static FOUR: LazyLock<Vec<PhaseTaps>> = LazyLock::new(|| PhaseTaps::make(Factor::Four));
@@ -188,7 +190,7 @@ impl PackedTaps {
         }
     }
 
-    /// Row pairs that one block of output rows reads.
+    /// The number of row pairs that a block of output rows reads.
     pub fn block_pairs(&self) -> usize {
         self.radius[1] + BLOCK_ROWS / 2
     }

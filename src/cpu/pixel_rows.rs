@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
-//! The operations that go pixel by pixel beside the blur: copies of planes, premultiplication by alpha and its inverse, and
-//! channels that keep the source's value. docs/ARITHMETIC.md has the formulas.
+//! The operations of blurs that are executed pixel by pixel: copies of planes, premultiplication by alpha and its inverse, and
+//! channels that keep the value of the source. docs/ARITHMETIC.md has the formulas.
 
 use std::ops::Range;
 
@@ -8,43 +8,43 @@ use crate::filter::frame::PlaneLayout;
 use crate::filter::operation::{AlphaSource, Operation};
 use crate::filter::plane::{HostPlane, HostPlaneMut, copy_rows};
 
-/// An operation of a plan that goes pixel by pixel, and where its rows are.
+/// An operation that is executed pixel by pixel, with the memory of its planes.
 pub struct PixelRows<'a> {
     pub operation: &'a Operation,
     /// The layout of the colour plane.
     pub layout: PlaneLayout,
-    /// What is computed: columns in the pixels of a row, pairs of them for packed 4:2:2.
+    /// The computed columns in row pixels, which are pairs of pixels for packed 4:2:2.
     pub columns: Range<usize>,
     pub rows: Range<usize>,
     pub source: HostPlane,
-    /// Unused by a premultiplication.
+    /// The plane that is written. A premultiplication does not use it.
     pub destination: HostPlaneMut,
-    /// The temporary of a premultiplication or its inverse. Its rows are dense: 16 bits a sample.
+    /// The temporary of a premultiplication or of its inverse. Its rows are dense, with 16 bits a sample.
     pub premultiplied: HostPlaneMut,
     /// The alpha plane, if alpha is not a channel of the source.
     pub alpha: Option<HostPlane>,
 }
 
-/// Channel `c` of a pixel in the most significant bits of 16.
+/// Channel `c` of a pixel, shifted to the most significant of 16 bits.
 ///
 /// # Safety
-/// `pixel` is the address of a pixel of this layout.
+/// `pixel` is the address of a readable pixel of this layout.
 unsafe fn load_sample(layout: &PlaneLayout, pixel: *const u8, c: usize) -> u32 {
     let stored = layout.stored(c);
-    // SAFETY: the caller's pixel has its bytes.
+    // SAFETY: the caller guarantees that all bytes of the pixel are readable.
     let value = stored.load(unsafe { std::slice::from_raw_parts(pixel, layout.pixel_bytes()) });
     u32::from(value) << (16 - stored.bits)
 }
 
 impl PixelRows<'_> {
-    /// Processes rows.
+    /// Executes the operation on these rows.
     ///
     /// # Safety
-    /// The planes hold the rows that the operation accesses. No other thread writes what it reads, or accesses the samples of
-    /// these rows that it writes.
+    /// The planes hold the rows that the operation accesses. No other thread writes samples that it reads, or accesses the
+    /// samples of these rows that it writes.
     pub unsafe fn execute(&self, rows: Range<usize>) {
         for y in rows {
-            // SAFETY: the planes hold the row and it is this thread's alone, as the caller promises.
+            // SAFETY: the caller promises that the planes hold row `y`, and that no other thread accesses its part of this row.
             unsafe {
                 match self.operation {
                     Operation::Copy { .. } => {
@@ -66,14 +66,14 @@ impl PixelRows<'_> {
         }
     }
 
-    /// Address of a pixel of the premultiplied plane.
+    /// The address of a pixel of the premultiplied plane.
     fn premultiplied_pixel(&self, x: usize, y: usize) -> *mut u16 {
         let channels = usize::from(self.layout.channels) + usize::from(self.alpha.is_some());
         self.premultiplied.row(y).cast::<u16>().wrapping_add(x * channels)
     }
 
-    /// The alpha of a colour pixel that covers several pixels of the alpha plane: their mean, rounded half up. Positions
-    /// beyond the alpha plane repeat its edge.
+    /// The alpha of a colour pixel that covers several pixels of the alpha plane: their mean, rounded half up. Beyond the alpha
+    /// plane, its edge repeats.
     ///
     /// # Safety
     /// `plane` holds the rows of `alpha`'s view.
@@ -83,7 +83,7 @@ impl PixelRows<'_> {
         let samples = (0..1_usize << (log2_x + log2_y)).map(|i| {
             let u = ((x << log2_x) + i % (1 << log2_x)).min(layout.width as usize - 1);
             let v = ((y << log2_y) + (i >> log2_x)).min(layout.height as usize - 1);
-            // SAFETY: column `u` and row `v` are limited to the alpha plane.
+            // SAFETY: column `u` and row `v` are limited to the alpha plane, whose rows the caller guarantees.
             unsafe { load_sample(layout, plane.row(v).add(u * layout.pixel_bytes()), 0) }
         });
         (samples.sum::<u32>() + (1 << (log2_x + log2_y) >> 1)) >> (log2_x + log2_y)
@@ -99,8 +99,8 @@ impl PixelRows<'_> {
         for x in self.columns.clone() {
             let (pixel, to) =
                 (self.source.row(y).wrapping_add(x * layout.pixel_bytes()), self.premultiplied_pixel(x, y));
-            // SAFETY: `x` is inside row `y` of the source and of the premultiplied plane, whose pixels have one more channel
-            // where there is an alpha plane.
+            // SAFETY: pixel `x` is in row `y` of the source and of the premultiplied plane. If alpha has a separate plane, the
+            // premultiplied pixels have one more channel.
             unsafe {
                 let alpha = match &self.alpha {
                     Some(plane) => self.mean_alpha(alpha_source, plane, x, y),
@@ -117,8 +117,8 @@ impl PixelRows<'_> {
         }
     }
 
-    /// Writes row `y` of the destination: with `alpha`, from the blurred premultiplied plane; channels of `passthrough_mask`
-    /// from the source.
+    /// Writes row `y` of the destination. Channels of `passthrough_mask` come from the source. The others are unpremultiplied
+    /// with `alpha`; without it, they stay unchanged.
     ///
     /// # Safety
     /// See [`PixelRows::execute`].
@@ -132,8 +132,8 @@ impl PixelRows<'_> {
             }
             let (stored, pixel_bytes) = (layout.stored(c), layout.pixel_bytes());
             let (depth, offset) = (stored.bits, x * pixel_bytes);
-            // SAFETY: `x` is inside row `y` of the source and of the destination, whose pixel is this thread's alone, and of the
-            // premultiplied plane where there is an alpha.
+            // SAFETY: pixel `x` is in row `y` of the source and of the destination, and no other thread accesses this destination
+            // pixel. With an alpha, `x` is also in the premultiplied plane.
             unsafe {
                 let source = load_sample(layout, self.source.row(y).add(offset), c) >> (16 - depth);
                 let value = match alpha {
@@ -146,7 +146,8 @@ impl PixelRows<'_> {
         }
     }
 
-    /// Channel `c` of a pixel, `depth` bits, from the blurred premultiplied plane.
+    /// Channel `c` of a pixel with `depth` bits, from the blurred premultiplied plane. `source` is returned where the blurred
+    /// alpha is 0.
     ///
     /// # Safety
     /// The premultiplied plane holds pixel (x, y).
@@ -162,7 +163,7 @@ impl PixelRows<'_> {
         let channels = usize::from(self.layout.channels);
         let alpha_channel = if let AlphaSource::Channel(channel) = alpha { usize::from(*channel) } else { channels };
         let pixel = self.premultiplied_pixel(x, y);
-        // SAFETY: the caller's pixel has the colour channels, and an alpha channel among them or behind them.
+        // SAFETY: the caller guarantees the pixel. It has the colour channels, and the alpha channel among or after them.
         let blurred = |c: usize| u32::from(unsafe { *pixel.add(c) });
         let largest = (1 << depth) - 1;
         if c == alpha_channel {

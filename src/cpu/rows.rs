@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! The rows pass: convolves two source rows of a tile into one row pair of its ring buffer.
+//! The rows pass, which convolves two source rows of a tile into one row pair of the tile's ring buffer.
 //!
 //! [`PairDotRows`] multiplies two 16-bit samples at a time and supports every instruction set and sample type.
 //! `rows_vnni.rs` has a faster implementation for AVX-512 VNNI, with identical output.
@@ -9,13 +9,13 @@ use super::tile::{Sample, SampleRun};
 
 /// An implementation of the rows pass.
 pub trait RowsPass<S: Simd, T: Sample> {
-    /// Convolves two source rows, from the run's sample `x` on, into the `width` words of row pairs at `out`, `V`
-    /// vectors at a time. `rows` is scratch memory for the two rows with their edges replicated.
+    /// Convolves two source rows, from the run's sample `x` on, and writes `width` words of row pairs to `out`, `V` vectors at a
+    /// time. `rows` is scratch memory for both rows with replicated edges.
     ///
     /// # Safety
-    /// Each source holds the samples of the run's row, each of
-    /// `rows` is valid for `row_words` words, the result of [`row_words`] for `width`, and `out` for `width` words and
-    /// OUT_SLACK more; `width` is a multiple of `V * S::LANES`. The sources and the scratch memory do not overlap.
+    /// Each source holds the samples of the run's row. Each of `rows` is valid for `row_words` words, the result of [`row_words`]
+    /// for `width`. `out` is valid for `width` + OUT_SLACK words. `width` is a multiple of `V * S::LANES`. The sources and the
+    /// scratch memory do not overlap.
     unsafe fn convolve<const V: usize>(
         s: S,
         run: &SampleRun,
@@ -27,22 +27,22 @@ pub trait RowsPass<S: Simd, T: Sample> {
     );
 }
 
-/// Words of scratch memory of a source row behind its samples and its halo, beyond which vectors may read.
+/// The words of scratch memory after the samples and the halo of a source row. Vectors may read them.
 pub const ROW_SLACK: usize = 256;
-/// Words that vectors may write beyond a row of row pairs. With it the distance between two is an odd number of cache lines for tiles
-/// of whole steps.
+/// The words after a row of row pairs that vectors may write. The distance between two row pairs is then an odd number of cache
+/// lines.
 pub const OUT_SLACK: usize = 144;
 
-/// Words of scratch memory for one source row, enough for every implementation: the tile's columns, the radius on both
-/// sides, and what vectors read beyond.
+/// The words of scratch memory for one source row, for every implementation: the tile's columns, the radius on both sides, and
+/// the words that vectors read beyond.
 pub fn row_words(tile_width: usize, stride: usize, radius: usize) -> usize {
     (tile_width + 2 * (radius + 1) * stride + ROW_SLACK).next_multiple_of(32)
 }
 
-/// Fills `out` with copies of a pixel of 1 to 4 channels; the last one may be cut off.
+/// Fills `out` with copies of a pixel of 1 to 4 channels. The last copy may be cut off.
 #[inline(always)]
 pub fn repeat_pixel<E: Copy>(out: &mut [E], pixel: &[E]) {
-    /// With the number of channels known, a copy is a move instead of a call.
+    /// With a constant number of channels, a copy is compiled to moves instead of a call.
     #[inline(always)]
     fn repeat<E: Copy, const CHANNELS: usize>(out: &mut [E], pixel: [E; CHANNELS]) {
         let (pixels, rest) = out.as_chunks_mut::<CHANNELS>();
@@ -61,25 +61,25 @@ pub fn repeat_pixel<E: Copy>(out: &mut [E], pixel: &[E]) {
 /// A source row, and the position in it from which the pass reads.
 pub struct SourceRow<T> {
     pub row: *const T,
-    /// Samples in the row.
+    /// The number of samples in the row.
     pub samples: usize,
-    /// Index of the first sample that the pass reads; negative if it is before the row's first.
+    /// The index of the first sample that the pass reads. It is negative if this sample lies before the row.
     pub start: isize,
-    /// Distance from a sample to the next one of the same channel, in samples.
+    /// The distance from a sample to the next one of the same channel, in samples.
     pub stride: usize,
 }
 
 impl<T: Sample> SourceRow<T> {
-    /// The row at address `row`, read from one radius before the run's sample `x`.
+    /// The row at this address. Reading starts one radius before the run's sample `x`.
     #[inline(always)]
     pub fn new(run: &SampleRun, row: *const T) -> Self {
         let SampleRun { samples, stride, .. } = *run;
         Self { row, samples, start: run.x as isize - (run.taps.radius[0] * stride) as isize, stride }
     }
 
-    /// Fills `out` with one element for each sample from `start` on: before the row, `edge` of the first pixel's
-    /// samples; in the row, `inside` of each sample that has another one `lookahead` samples to its right; after those,
-    /// `edge` of the last pixel's samples.
+    /// Fills `out` with one element for each sample from `start` on. Before the row, elements are `edge` of the samples of the
+    /// first pixel. In the row, they are `inside` of each sample that is followed by another one at the distance `lookahead`.
+    /// After those, they are `edge` of the samples of the last pixel.
     #[inline(always)]
     pub fn replicate_edges<E: Copy + Default>(
         &self,
@@ -91,7 +91,7 @@ impl<T: Sample> SourceRow<T> {
         let (left, rest) = out.split_at_mut(self.start.min(0).unsigned_abs().min(out.len()));
         let first = self.start.max(0) as usize;
         let (middle, right) = rest.split_at_mut((self.samples - lookahead).saturating_sub(first).min(rest.len()));
-        // A copy, because the compiler would load it again after every element written.
+        // These are copies, because the compiler would load the fields again after every written element.
         let (row, stride) = (self.row, self.stride);
         let address = |i: usize| row.wrapping_add(i);
         let mut edges = [[E::default(); 4]; 2];
@@ -101,7 +101,8 @@ impl<T: Sample> SourceRow<T> {
                 continue;
             }
             for (c, element) in edges[..stride].iter_mut().enumerate() {
-                // SAFETY: `pixel` is the first or the last pixel of the row, and `c` is less than its `stride` samples.
+                // SAFETY: `pixel` is the index of the row's first or last pixel, and `c` is less than the `stride` samples of a
+                // pixel.
                 *element = edge(unsafe { address(pixel + c).read_unaligned() });
             }
         }
@@ -113,8 +114,8 @@ impl<T: Sample> SourceRow<T> {
     }
 }
 
-/// The rows pass with dot products of two: each scratch word is the biased pair (sample, next sample of the same
-/// channel), and is multiplied by a pair of taps.
+/// The rows pass with dot products of two. Each word of scratch memory is a biased pair (sample, next sample of the same
+/// channel), which is multiplied by a pair of taps.
 pub struct PairDotRows;
 
 impl<S: Simd, T: Sample> RowsPass<S, T> for PairDotRows {
@@ -130,10 +131,9 @@ impl<S: Simd, T: Sample> RowsPass<S, T> for PairDotRows {
     ) {
         let SampleRun { taps, stride, .. } = *run;
         let centre = taps.radius[0] * stride;
-        // SAFETY: the caller guarantees that the sources hold the run's samples, that `out` holds
-        // `width` words, and that each of `rows` holds `row_words` words: the `width` columns and the halo that the
-        // taps read beyond them. Elements in the row are read one stride ahead at most, the lookahead that
-        // `replicate_edges` is given.
+        // SAFETY: the caller guarantees that the sources hold the run's samples, that `out` holds `width` words, and that each of
+        // `rows` holds `row_words` words: the `width` columns and the halo that the taps read beyond them. `inside` reads at most
+        // one stride ahead, which is the `lookahead` of `replicate_edges`.
         unsafe {
             for (row, source) in rows.into_iter().zip(sources) {
                 let row = std::slice::from_raw_parts_mut(row, row_words - ROW_SLACK);

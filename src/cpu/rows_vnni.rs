@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MPL-2.0
-//! The rows pass on processors with dot products of four bytes (AVX-512 VNNI). Rows of 8-bit samples stay bytes in
-//! memory; a permutation in the registers gathers four neighbouring samples of a channel in each lane, which are
-//! multiplied by the low and by the high bytes of the taps.
+//! The rows pass for processors with dot products of four bytes (AVX-512 VNNI). Rows of 8-bit samples stay bytes in memory. A
+//! permutation in registers gathers four neighbouring samples of a channel in each lane. They are multiplied by the low and by
+//! the high bytes of the taps.
 //!
-//! The throughput of [`super::rows::PairDotRows`] is limited by its loads: one vector for every two taps, most of them
-//! across two cache lines. Bytes are a quarter of that. The products with high bytes are skipped in the tails, where these
-//! bytes are 0. Of 16-bit samples each pair that is loaded serves two results.
+//! The throughput of [`super::rows::PairDotRows`] is limited by its loads: one vector for every two taps, and most vectors cross
+//! a cache line. Bytes need a quarter of these loads. Products with high bytes are skipped in the tails, where these bytes are 0.
+//! For 16-bit samples, each loaded pair serves two results.
 
 use super::rows::{OUT_SLACK, ROW_SLACK, RowsPass, SourceRow};
 use super::simd::x86::Avx512Vnni;
@@ -15,8 +15,8 @@ use super::tile::{Sample, SampleRun};
 /// The instruction set with these dot products.
 type S = Avx512Vnni;
 
-/// The rows pass with dot products of four bytes. 16-bit samples and taps that [`super::packed_taps::ByteTaps`] cannot represent are
-/// multiplied in pairs, by [`convolve_pairs`].
+/// The rows pass with dot products of four bytes. For 16-bit samples, and for taps that [`super::packed_taps::ByteTaps`] cannot
+/// represent, [`convolve_pairs`] multiplies in pairs.
 pub struct ByteDotRows;
 
 impl<T: Sample> RowsPass<S, T> for ByteDotRows {
@@ -31,22 +31,22 @@ impl<T: Sample> RowsPass<S, T> for ByteDotRows {
         width: usize,
     ) {
         let Some(taps) = run.taps.row_byte_taps.as_ref().filter(|_| size_of::<T>() == 1) else {
-            // SAFETY: the caller guarantees the same conditions for these arguments.
+            // SAFETY: `convolve_pairs` has the conditions of this function, which the caller guarantees for these arguments.
             return unsafe { convolve_pairs::<T, V>(s, run, sources, rows, row_words, out, width) };
         };
         let stride = run.stride;
         let rows = rows.map(<*mut u32>::cast::<u8>);
-        // SAFETY: the caller guarantees the sources' samples. Each of `rows` holds four bytes
-        // for each of its `row_words` words, and so also the bytes that quads read beyond the last column; slices of it
-        // are bounds-checked. Blocks from `direct_start` to `direct_end` read only bytes of the source row. `out` holds
-        // the `width` words written.
+        // SAFETY: the caller guarantees that the sources hold the run's samples. Each of `rows` has four bytes for each of its
+        // `row_words` words, which include the bytes that quads read beyond the last column. Slices of `rows` are bounds-checked.
+        // Blocks from `direct_start` to `direct_end` read only bytes of the source row. `out` holds the `width` words that are
+        // written.
         unsafe {
             let block = V * S::LANES;
             let block_bytes = 4 * (taps.low.len() - 1) * stride + block + S::QUAD_READ_BYTES;
             let sources = sources.map(|row| SourceRow::new(run, row.cast::<u8>()));
             let SourceRow { start, samples, .. } = sources[0];
-            // Blocks that read bytes of the row only, those from `direct_start` to `direct_end`, load from the source
-            // itself. The others load from copies of the row's ends with replicated edges.
+            // Blocks from `direct_start` to `direct_end` read only bytes of the row, so they load from the source. The other
+            // blocks load from copies of the row's ends with replicated edges.
             let direct_start = (start.min(0).unsigned_abs()).next_multiple_of(block);
             let direct_end = match (samples as isize - start - block_bytes as isize).div_euclid(block as isize) {
                 last @ 0.. => direct_start.max((last as usize + 1) * block),
@@ -60,14 +60,14 @@ impl<T: Sample> RowsPass<S, T> for ByteDotRows {
                     source.replicate_edges(head, 0, |byte| byte, |byte| byte.read());
                 }
                 if direct_end < width {
-                    // The first sample of this block need not be the first of a pixel.
+                    // The first sample of this block may be any sample of a pixel.
                     let tail = SourceRow { start: start + direct_end as isize, ..*source };
                     tail.replicate_edges(&mut row[direct_end..end], 0, |byte| byte, |byte| byte.read());
                 }
             }
             let indices = s.quad_indices(stride);
-            // The rounding constant 2¹⁵ and the bias of the result, 2³¹, shifted right by the 8 bits by which the sums
-            // are shifted left below.
+            // The rounding constant 2¹⁵ plus the bias of the result, 2³¹. Both are shifted right by 8 bits, because the sums are
+            // shifted left by 8 bits below.
             let initial = s.splat((1 << 7) + (1 << 23));
             for x in (0..width).step_by(V * S::LANES) {
                 let mut low = [[initial; V]; 2];
@@ -99,9 +99,9 @@ impl<T: Sample> RowsPass<S, T> for ByteDotRows {
     }
 }
 
-/// The rows pass with dot products of two. Each row is first rearranged to pairs of neighbouring pixels that begin at
-/// every second one: word (p, c) has channel c of the pixels 2p and 2p + 1 from the first that is read. A pair contributes
-/// to both pixels of a pair of results, with taps that are one sample apart, so half as many are loaded as by
+/// The rows pass with dot products of two. Each row is first rearranged to pairs of neighbouring pixels, starting at every second
+/// pixel: word (p, c) has channel c of the pixels 2p and 2p + 1, counted from the first pixel that is read. A pair contributes to
+/// both pixels of a pair of results, with taps that are one sample apart. So half as many pairs are loaded as by
 /// [`super::rows::PairDotRows`].
 ///
 /// # Safety
@@ -117,7 +117,7 @@ unsafe fn convolve_pairs<T: Sample, const V: usize>(
     width: usize,
 ) {
     let SampleRun { taps, stride, .. } = *run;
-    // Lanes of a vector that are used: whole pixels.
+    // The lanes of a vector that are used: those of whole pixels.
     let lanes = S::LANES / stride * stride;
     let (mut in_pair, mut results) = ([0; 32], [0; 32]);
     for lane in 0..lanes {
@@ -128,11 +128,11 @@ unsafe fn convolve_pairs<T: Sample, const V: usize>(
         }
     }
     const { assert!(2 * V * S::LANES <= OUT_SLACK && (V + 1) * S::LANES <= ROW_SLACK / 2 && 64 <= ROW_SLACK) };
-    // SAFETY: the caller guarantees that the sources hold the run's samples, and that `out` holds
-    // `width` words and OUT_SLACK more, of which vectors write less than 2 * V * LANES. Each of `rows` holds `row_words`
-    // words. The first half of them are a 16-bit sample for each column and for the halo that the taps read beyond, and
-    // ROW_SLACK elements, of which 64 are read. The other half are as many samples as pairs, and ROW_SLACK / 2 words,
-    // of which less than (V + 1) * LANES are read or written.
+    // SAFETY: the caller guarantees that the sources hold the run's samples, and that `out` holds `width` + OUT_SLACK words. Of
+    // the slack, vectors write less than 2 * V * LANES words. Each of `rows` holds `row_words` words. The first half of them has
+    // a 16-bit sample for each column and for the halo that the taps read beyond, and ROW_SLACK elements, of which 64 are read.
+    // The second half has as many samples in pairs, and ROW_SLACK / 2 words, of which less than (V + 1) * LANES are read or
+    // written.
     unsafe {
         let streams = rows.map(|row| row.add(row_words / 2));
         for ((row, stream), source) in rows.into_iter().zip(streams).zip(sources) {
@@ -145,7 +145,7 @@ unsafe fn convolve_pairs<T: Sample, const V: usize>(
         }
         let rounding = s.splat(1 << 15);
         for x in (0..width / 2).step_by(V * lanes) {
-            // Of the first and of the second pixel of each pair, by row.
+            // The sums of the first and of the second pixel of each pair, for each row.
             let (mut first, mut second) = ([[rounding; V]; 2], [[rounding; V]; 2]);
             if taps.centre_wraps[0] {
                 for (k, sums) in [&mut first, &mut second].into_iter().enumerate() {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! How much each sample of a plane counts, by weights that are on a grid over the picture.
+//! The weights of the samples of a plane, computed from weights on a grid over the picture.
 
 use std::iter::StepBy;
 use std::ops::Range;
@@ -14,12 +14,12 @@ use crate::filter::weights::Weights;
 #[derive(Clone, Copy)]
 pub struct SampleWeights<'a> {
     weights: &'a Weights,
-    /// Of the field.
+    /// The layout of the field.
     layout: PlaneLayout,
     placement: Placement,
 }
 
-/// Memory for the weights of a row.
+/// Memory for the weights of a row, which is reused.
 #[derive(Default)]
 pub struct WeightBuffers {
     between: Vec<u16>,
@@ -27,7 +27,7 @@ pub struct WeightBuffers {
 }
 
 impl<'a> SampleWeights<'a> {
-    /// Of a field of a plane.
+    /// The weights of the samples of a field.
     ///
     /// # Panics
     /// If the weights are for another size.
@@ -37,8 +37,7 @@ impl<'a> SampleWeights<'a> {
         Self { weights, layout, placement }
     }
 
-    /// The rows of luma that a row stands for: those of its field. The last row of the plane stands for all that are left, and the
-    /// only one for all.
+    /// The luma rows that a row stands for, all in the same field. The last row of the plane stands for all remaining luma rows.
     fn luma_rows(&self, row: usize) -> StepBy<Range<usize>> {
         let Placement { shift: [_, down], luma: [_, luma], step, .. } = self.placement;
         let [first, end] = luma.map(|y| y as usize);
@@ -48,7 +47,7 @@ impl<'a> SampleWeights<'a> {
         (start..end.max(start + 1)).step_by(step as usize)
     }
 
-    /// The columns of luma that columns of the plane stand for; the last one stands for all that are left.
+    /// The luma columns that columns of the plane stand for. The last column of the plane stands for all remaining luma columns.
     pub fn luma_columns(&self, columns: &Range<usize>) -> Range<usize> {
         let Placement { shift: [across, _], luma: [luma, _], .. } = self.placement;
         let [first, end] = luma.map(|x| x as usize);
@@ -57,14 +56,14 @@ impl<'a> SampleWeights<'a> {
         column(columns.start).min(end - 1)..if is_last { end } else { column(columns.end).min(end) }
     }
 
-    /// Where weights of these rows are above 0.
+    /// Says where the weights of these rows are above 0.
     pub fn weighted_columns(&self, rows: &Range<usize>) -> WeightedColumns {
         let ends = [rows.start, rows.end - 1].into_iter().flat_map(|row| self.luma_rows(row));
         let (first, last) = ends.fold((usize::MAX, 0), |(first, last), y| (first.min(y), last.max(y)));
         WeightedColumns { nodes: self.weights.node_bits(first..last + 1), cell: self.weights.cell() as usize }
     }
 
-    /// The weights of pixels of a row: of each the largest of the luma samples that it stands for.
+    /// The weights of the pixels of a row. Each is the largest weight of the luma samples that the pixel stands for.
     #[inline(always)]
     pub fn of_row<'b>(&self, y: usize, columns: &Range<usize>, buffers: &'b mut WeightBuffers) -> &'b [u8] {
         let of_luma = self.luma_columns(columns);
@@ -87,14 +86,14 @@ impl<'a> SampleWeights<'a> {
         }
         of_pixels.resize(luma.len() >> across, 0);
         if across == 1 {
-            // Not `extend`, which is not vectorised for the instruction set.
+            // `extend` would not be vectorised for the instruction set.
             let pairs = luma.as_chunks::<2>().0;
             of_pixels.iter_mut().zip(pairs).for_each(|(to, [one, other])| *to = *(one.max(other)));
         } else {
             let luma = luma.chunks(1 << across).map(|luma| luma.iter().copied().fold(0, u8::max));
             of_pixels.iter_mut().zip(luma).for_each(|(to, weight)| *to = weight);
         }
-        // The luma beyond an odd width of packed 4:2:2 repeats the last one.
+        // The luma beyond an odd width of packed 4:2:2 has the weight of the last luma sample.
         of_pixels.resize(columns.len(), luma[luma.len() - 1]);
         if across > 0 && columns.end >= self.layout.width as usize {
             let last = columns.len() - 1;
@@ -103,14 +102,14 @@ impl<'a> SampleWeights<'a> {
         of_pixels
     }
 
-    /// The columns that have weights in pixels: of packed 4:2:2 two in each.
+    /// Converts row pixels to columns with weights: a pair of pixels of packed 4:2:2 has two columns.
     pub fn columns(&self, pixels: &Range<usize>) -> Range<usize> {
         let unit = self.layout.unit_pixels() as usize;
         unit * pixels.start..unit * pixels.end
     }
 
-    /// Writes the weights of the samples of a rectangle, in a row of samples that begins at pixel `first`: 0 of
-    /// channels that keep their values.
+    /// Writes the weights of the samples of a rectangle, in a row of samples that begins at pixel `first`. Channels that keep
+    /// their values get the weight 0.
     #[inline(always)]
     pub fn expand(&self, rect: Rect, passthrough_mask: u32, first: usize, of_pixels: &[u8], of_samples: &mut [u8]) {
         let layout = &self.layout;
@@ -149,20 +148,21 @@ impl<'a> SampleWeights<'a> {
 pub enum Weighting {
     Nowhere,
     Partly,
-    /// Everywhere, and they are 255.
+    /// All weights are 255.
     Wholly,
 }
 
-/// Where weights of some rows are above 0.
+/// Says where the weights of some rows are above 0.
 pub struct WeightedColumns {
-    /// The bits of the nodes around them in each column of nodes: those that any has, and those that all have.
+    /// For each column of nodes, the OR and the AND of the nodes that affect the rows.
     nodes: [Vec<u8>; 2],
-    /// Luma samples from one column to the next.
+    /// The distance between two columns of nodes, in luma samples.
     cell: usize,
 }
 
 impl WeightedColumns {
-    /// Where weights of luma samples are above 0. The answer is `Partly`, too, if all are 0 or 255, but not all nodes around them.
+    /// Where the weights of these luma columns are above 0. The result may be `Partly` although all weights are 0 or all are 255,
+    /// if this does not hold for all nodes around them.
     pub fn of(&self, columns: Range<usize>) -> Weighting {
         if columns.is_empty() {
             return Weighting::Nowhere;

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Executes groups of tasks one after the other on the worker threads, waking them once for all groups: in a virtual
-//! machine waking takes up to half a millisecond, more than most groups of a wide blur.
+//! Executes groups of tasks, one group after the other, on the worker threads. The threads are woken once for all groups: in a
+//! virtual machine, waking takes up to half a millisecond, which is longer than most groups of a wide blur.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::threads::Threads;
 
-/// How far the tasks of a group are.
+/// The numbers of tasks of a group that have been taken and finished.
 #[derive(Default)]
 struct Progress {
     taken: AtomicUsize,
     finished: AtomicUsize,
 }
 
-/// Counts a task as finished when it is dropped, so that a panic leaves nobody waiting.
+/// Counts a task as finished when this guard is dropped, so that no thread waits forever after a panic.
 struct FinishGuard<'a>(&'a Progress);
 
 impl Drop for FinishGuard<'_> {
@@ -22,8 +22,8 @@ impl Drop for FinishGuard<'_> {
     }
 }
 
-/// Calls `work` once for each task, on as many threads as there are `states`. No task begins before all tasks of the
-/// groups before its own have returned.
+/// Calls `work` once for each task, on as many threads as there are `states`. No task begins before all tasks of the previous
+/// groups have returned.
 pub fn run<Task: Sync, State: Send>(
     threads: &Threads,
     states: &mut [State],
@@ -37,7 +37,7 @@ pub fn run<Task: Sync, State: Send>(
                 let _guard = FinishGuard(progress);
                 work(state, task);
             }
-            // The threads that have the last tasks need microseconds, unless the system runs something else instead.
+            // The threads with the last tasks need only microseconds, unless the system runs another program instead.
             let mut polls = 0_u32;
             while progress.finished.load(Ordering::Acquire) < group.len() {
                 polls += 1;

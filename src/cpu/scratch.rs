@@ -3,7 +3,7 @@
 
 use super::CpuError;
 
-/// 64 bytes with the alignment of a cache line, so that an aligned 64-byte vector never spans two lines.
+/// 64 bytes, aligned to a cache line, so that an aligned 64-byte vector never spans two lines.
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
 struct CacheLine([u32; Scratch::ALIGNMENT_WORDS]);
@@ -15,10 +15,10 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    /// Words in a cache line: any multiple of this offset from the start is again the start of a cache line.
+    /// The words in a cache line. Every multiple of this offset is again the start of a cache line.
     pub const ALIGNMENT_WORDS: usize = 16;
 
-    /// Grows the memory to at least `words` words; does nothing if it is already that large.
+    /// Grows the memory to at least `words` words. Does nothing if it is already that large.
     pub fn reserve(&mut self, words: usize) -> Result<(), CpuError> {
         let lines = words.div_ceil(Self::ALIGNMENT_WORDS);
         let bytes = lines * size_of::<CacheLine>();
@@ -34,8 +34,8 @@ impl Scratch {
         Ok(())
     }
 
-    /// Address of the first word. The memory holds at least as many words as the largest successful
-    /// [`Scratch::reserve`] asked for; the next call to `reserve` may move it.
+    /// The address of the first word. The memory holds as many words as the largest successful call of [`Scratch::reserve`]
+    /// requested. The next call may move it.
     pub fn words(&mut self) -> *mut u32 {
         self.lines.as_mut_ptr().cast()
     }
@@ -48,7 +48,7 @@ pub mod faults {
 
     thread_local!(static CEILING: Cell<usize> = const { Cell::new(usize::MAX) });
 
-    /// From now on, every reservation of more than `bytes` bytes on this thread fails.
+    /// From now on, every call of `reserve` for more than `bytes` bytes fails on this thread.
     pub fn set_ceiling(bytes: usize) {
         CEILING.set(bytes);
     }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Operations whose memory is known, and the parts of them that one thread executes at a time: a tile or a block of rows.
+//! Tasks: operations with the memory of their planes. They are cut into parts, a tile or a block of rows, which one thread
+//! executes at a time.
 
 use std::ops::Range;
 
@@ -13,32 +14,33 @@ use super::tile_blur::{self, TILE_STEP};
 use super::write::Write;
 use crate::filter::inpainting::CellPyramid;
 
-/// Samples that are summed up or written in about the time in which a thread wakes.
+/// The number of samples that a thread sums up or writes in about the time that waking a thread takes.
 const LARGE: usize = 1 << 15;
-/// The rows that a thread writes at least at a time, as weights of one row are next to those of another, and those that it
-/// processes pixel by pixel.
+/// The smallest number of rows in a part of [`Task::Write`], because the runs of a part are found once for all of its rows; and
+/// the number of rows in a part of [`Task::Pixels`].
 const BLOCK_ROWS_OF_PIXELS: usize = 16;
 
-/// An operation on a rectangle of its output, and where its rows are.
+/// An operation on rectangles of its output, with the memory of its planes.
 pub enum Task<'a> {
-    /// One tile, which is still to be cut.
+    /// A tile, which is still to be cut.
     Blur(Tile),
-    /// Its rows are those of the small plane, and blocks begin at even ones.
+    /// The rows of its parts are rows of the small plane. Parts begin at even rows.
     Decimate(Decimation),
-    /// Its rows are those of the output, and blocks begin at multiples of the factor.
+    /// The rows of its parts are rows of the output. Parts begin at multiples of the factor.
     Interpolate(Interpolation),
     Pixels(PixelRows<'a>),
-    /// Its rows are those of cells.
+    /// The rows of its parts are rows of cells.
     CellMeans(CellMeans<'a>),
-    /// The estimates of a grid, in the memory of all grids of its field.
+    /// Spreads the cells of this pyramid, in the memory of all grids of its field.
     Spread(&'a CellPyramid, *mut u32),
     Write(Write<'a>),
 }
 
-// SAFETY: a task's pointers are into frames and temporaries that `CpuEngine::run` borrows until all threads have finished.
+// SAFETY: the pointers of a task point into frames and temporaries, which `CpuEngine::run` borrows until all threads have
+// finished.
 unsafe impl Sync for Task<'_> {}
 
-/// What one thread executes of a task: some of its rows, and of a blur some of their samples.
+/// The part of a task that one thread executes: some of its rows and, for a blur, some of the samples in them.
 pub struct Part<'a> {
     pub task: &'a Task<'a>,
     pub region: SampleRect,
@@ -49,7 +51,7 @@ impl Part<'_> {
         self.region.y..self.region.y + self.region.height
     }
 
-    /// Whether it is cut by the work in it, which is then worth waking a thread for.
+    /// Whether the part has enough work to be worth waking a thread.
     pub fn is_large(&self) -> bool {
         match self.task {
             Task::Blur(_) | Task::Decimate(_) | Task::Interpolate(_) => true,
@@ -59,7 +61,7 @@ impl Part<'_> {
         }
     }
 
-    /// Words of scratch memory that it needs.
+    /// The words of scratch memory that the part needs.
     pub fn scratch_words(&self) -> usize {
         match self.task {
             Task::Blur(tile) => tile_blur::scratch_words(&Tile { region: self.region, ..tile.clone() }),
@@ -71,7 +73,8 @@ impl Part<'_> {
 }
 
 impl Task<'_> {
-    /// Its parts: this many, or fewer if they would be too small.
+    /// Cuts the task. Blurs, decimations and interpolations become about `count` parts, or fewer if these would be too small.
+    /// Other tasks become parts of a fixed size.
     pub fn parts(&self, count: usize) -> impl Iterator<Item = Part<'_>> {
         let (rows, step) = match self {
             Self::Blur(tile) => return self.of_regions(tiles(tile, count)),
@@ -91,12 +94,12 @@ impl Task<'_> {
     }
 }
 
-/// How a tile is cut: columns so that the ring of row pairs of each part stays in the L2 cache, then bands of rows until every
-/// thread has enough parts to even out.
+/// Cuts a tile: first into columns, so that the ring buffer of each part stays in the L2 cache, then into bands of rows, until
+/// there are enough parts to even out the load.
 fn tiles(Tile { region, taps, .. }: &Tile, count: usize) -> Vec<SampleRect> {
-    /// Bytes that a tile's ring should not exceed: half of a small L2 cache.
+    /// The largest size of a ring buffer, in bytes: half of a small L2 cache.
     const RING_BYTES: usize = 256 << 10;
-    /// A tile of fewer samples times taps than this is not worth another thread.
+    /// A tile with fewer samples times taps than this is not worth another thread.
     const TILE_WORK: usize = 1 << 18;
     let (samples, rows, taps) = (region.width, region.height, &taps.all);
     let widest = (RING_BYTES / 4 / taps.block_pairs()).max(2 * TILE_STEP);
@@ -106,7 +109,7 @@ fn tiles(Tile { region, taps, .. }: &Tile, count: usize) -> Vec<SampleRect> {
 
     let work = samples * rows * (taps.radius[0] + taps.radius[1] + 2);
     let tiles = count.min(work / TILE_WORK).max(1);
-    // Every band filters 2 × radius rows that its neighbours filter too.
+    // Each band convolves 2 × radius rows that its neighbours convolve, too.
     let shortest = 4 * taps.radius[1] + 16;
     let bands = tiles.div_ceil(columns).min(rows.div_ceil(shortest)).max(1);
     let height = rows.div_ceil(bands).next_multiple_of(BLOCK_ROWS);

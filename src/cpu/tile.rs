@@ -8,7 +8,7 @@ use super::simd::Simd;
 use crate::filter::frame::PlaneLayout;
 use crate::filter::plane::{HostPlane, HostPlaneMut};
 
-/// A region of a plane to blur. `source` and `destination` hold every row of the plane, not only those of the region.
+/// A region of a plane to blur. `source` and `destination` hold all rows of the plane, not only those of the region.
 #[derive(Clone)]
 pub struct Tile {
     pub layout: PlaneLayout,
@@ -27,27 +27,27 @@ pub struct SampleRect {
     pub height: usize,
 }
 
-/// How the rows pass reads a row: with one set of taps and one distance between neighbouring samples of a channel.
+/// How the rows pass reads a row: with one set of taps, and one distance between neighbouring samples of a channel.
 ///
-/// Most layouts need one run. Packed 4:2:2 needs two, because luma and chroma samples have different distances and
-/// taps; each run convolves every sample of the row, and its results are valid for its own samples only.
+/// Most layouts need one run. Packed 4:2:2 needs two, because luma and chroma samples have different distances and taps. Each run
+/// convolves every sample of the row, but its results are valid only for its own samples.
 #[derive(Clone, Copy)]
 pub struct SampleRun<'a> {
     pub taps: &'a PackedTaps,
-    /// Distance from a sample to the next one of the same channel, in samples.
+    /// The distance from a sample to the next one of the same channel, in samples.
     pub stride: usize,
-    /// Samples in a row of the plane.
+    /// The number of samples in a row of the plane.
     pub samples: usize,
-    /// Index in the row of the tile's first sample.
+    /// The index in the row of the tile's first sample.
     pub x: usize,
-    /// Bits by which a stored sample is shifted left to MSB-align it in 16 bits.
+    /// The number of bits by which a stored sample is shifted left to MSB-align it in 16 bits.
     pub left_shift: u32,
     /// The bits of the shifted sample that carry its value.
     pub mask: u32,
 }
 
 impl Tile {
-    /// The run of all samples; of packed 4:2:2, the run of luma.
+    /// The run of all samples, or of luma for packed 4:2:2.
     pub fn sample_run(&self) -> SampleRun<'_> {
         let (layout, x) = (&self.layout, self.region.x);
         let (stride, samples) = match layout.is_packed_422() {
@@ -73,13 +73,11 @@ impl Tile {
 pub trait Sample: Copy + Default {
     /// The sample's value, MSB-aligned in the low 16 bits of the word.
     fn widen(self, run: &SampleRun) -> u32;
-    /// Writes `V` vectors of sums as samples: each sum is shifted right by `right_shift`, to as many bits as a sample
-    /// has, then left by `left_shift`, to where the layout puts them. `u8` samples always take the highest byte of a
-    /// sum.
+    /// Writes `V` vectors of sums as samples. Each sum is shifted right by `right_shift`, which leaves the bits of a sample, and
+    /// then left by `left_shift`, to where the layout has these bits. `u8` samples always use the highest byte of a sum.
     ///
     /// # Safety
-    /// `to` is valid for writing `V * S::LANES` samples.
-    /// `to` need not be aligned.
+    /// `to` is valid for writing `V * S::LANES` samples. It need not be aligned.
     unsafe fn store<S: Simd, const V: usize>(
         s: S,
         to: *mut Self,
@@ -97,8 +95,8 @@ impl Sample for u8 {
     #[inline(always)]
     unsafe fn store<S: Simd, const V: usize>(s: S, to: *mut Self, sums: [S::Vector; V], _: u32, _: u32) {
         for (v, sum) in sums.into_iter().enumerate() {
-            // SAFETY: `to` takes `V * LANES` bytes, of
-            // which vector `v < V` writes those from `v * LANES` to `(v + 1) * LANES`.
+            // SAFETY: the caller guarantees that `to` is valid for `V * LANES` bytes. Vector `v < V` writes those from `v *
+            // LANES` to `(v + 1) * LANES`.
             unsafe { s.store_low8(to.add(v * S::LANES), s.shift_right(sum, 24)) };
         }
     }
@@ -118,8 +116,8 @@ impl Sample for u16 {
         left_shift: u32,
     ) {
         for (v, sum) in sums.into_iter().enumerate() {
-            // SAFETY: `to` takes `V * LANES`
-            // samples, of which vector `v < V` writes those from `v * LANES` to `(v + 1) * LANES`.
+            // SAFETY: the caller guarantees that `to` is valid for `V * LANES` samples. Vector `v < V` writes those from `v *
+            // LANES` to `(v + 1) * LANES`.
             unsafe {
                 s.store_low16(to.add(v * S::LANES), s.shift_left(s.shift_right(sum, right_shift), left_shift));
             };

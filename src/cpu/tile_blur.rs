@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Blurs one tile: the rows pass writes its results to the tile's scratch memory, from which the columns pass reads
-//! them.
+//! Blurs one tile. The rows pass writes its results to scratch memory, and the columns pass reads them from there.
 //!
-//! Output is computed from top to bottom in blocks of [`BLOCK_ROWS`] rows. For each block, the rows pass convolves the
-//! source rows that the block needs and that earlier blocks did not, two at a time, into a ring buffer of row pairs:
-//! each word holds the 16-bit intermediate results of one column in two rows. The columns pass then reads each pair
-//! once for all output rows of the block. The ring buffer is small enough to stay in the L2 cache.
+//! Output is computed from top to bottom in blocks of [`BLOCK_ROWS`] rows. For each block, the rows pass convolves the source
+//! rows that no earlier block needed. It convolves two rows at a time into a ring buffer of row pairs, in which each word holds
+//! the 16-bit intermediate results of one column in two rows. The columns pass then reads each pair once for all output rows of
+//! the block. The ring buffer is small enough to stay in the L2 cache.
 //!
-//! Bias: a 16-bit sample s is represented as s - 32768, so that it is a signed number. Since the taps sum to 65536, a
-//! sum over biased samples is the sum over s minus 2³¹. Its high half is a biased intermediate result, so the rows pass
-//! only adds the rounding constant; the columns pass starts its sums at 2³¹ plus the rounding constant. All sums wrap
-//! modulo 2³².
+//! Bias: a 16-bit sample s is represented as s - 32768, so that it is a signed number. Since the taps sum to 65536, a sum over
+//! biased samples is the sum over s minus 2³¹. Its high half is a biased intermediate result, so the rows pass only adds the
+//! rounding constant. The columns pass starts its sums at 2³¹ plus the rounding constant. All sums wrap modulo 2³².
 
 use super::packed_taps::BLOCK_ROWS;
 use super::rows::{self, RowsPass};
@@ -19,23 +17,24 @@ use super::simd::Simd;
 use super::tile::{Sample, SampleRect, SampleRun, Tile};
 use crate::filter::frame::SampleLayout;
 
-/// Tiles start at multiples of this many samples: a multiple of the pixel size for 1 to 4 channels, and of every vector
-/// block.
+/// Tiles start at multiples of this many samples. It is a multiple of the pixel size for 1 to 4 channels, and of every block of
+/// vectors.
 pub const TILE_STEP: usize = 192;
-/// Samples in the widest vector block.
+/// The number of samples in the largest block of vectors.
 const BLOCK_MAX: usize = 64;
 
 /// How a tile's scratch memory is divided: two source rows, the ring buffer, and temporary memory. Sizes are in words.
 struct ScratchLayout {
-    /// One source row with replicated edges.
+    /// The words of one source row with replicated edges.
     row_words: usize,
-    /// Columns of a row pair of the ring buffer.
+    /// The columns of a row pair of the ring buffer.
     width: usize,
-    /// One row pair of the ring buffer, with what vectors write beyond it.
+    /// The words of one row pair of the ring buffer, including those that vectors write beyond it.
     pair_words: usize,
-    /// Number of row pairs in the ring buffer.
+    /// The number of row pairs in the ring buffer.
     pairs: usize,
-    /// Packed 10-10-10-2 rows unpacked to 16 bits before the rows pass, or the chroma of packed 4:2:2 after it.
+    /// The words for 10-10-10-2 rows that are unpacked to 16 bits before the rows pass, or for the chroma of packed 4:2:2 after
+    /// it.
     temp_words: usize,
 }
 
@@ -47,7 +46,7 @@ impl ScratchLayout {
         let radius = taps.chroma.iter().chain([&taps.all]).map(|taps| taps.radius[0]).max().unwrap_or(0);
         let row_words = rows::row_words(width, channels, radius);
         let temp_words = if layout.is_packed_word() {
-            // Two rows of 16-bit samples, each one pixel longer than the part that the rows pass reads.
+            // This is enough for two rows of 16-bit samples, each one pixel longer than the part that the rows pass reads.
             row_words - rows::ROW_SLACK + channels
         } else if layout.is_packed_422() {
             pair_words
@@ -58,26 +57,25 @@ impl ScratchLayout {
     }
 }
 
-/// Words of scratch memory for blurring a tile.
+/// The words of scratch memory for blurring a tile.
 pub fn scratch_words(tile: &Tile) -> usize {
     let layout = ScratchLayout::new(tile);
     2 * layout.row_words + layout.pairs * layout.pair_words + layout.temp_words
 }
 
-/// Blurs the tile's region with the vector operations of `S`, `V` vectors at a time.
+/// Blurs the region of the tile with the vector operations of `S`, `V` vectors at a time.
 ///
 /// # Safety
-/// The tile's source is valid for reading every row of the
-/// plane, and its destination for writing the region. `scratch` was reserved for [`scratch_words`] of the tile.
-/// No other thread accesses the region of the destination.
+/// The source of the tile is valid for reading every row of the plane, and the destination for writing the region. `scratch` was
+/// reserved for [`scratch_words`] of the tile. No other thread accesses the region of the destination.
 #[inline(always)]
 pub unsafe fn blur<S: Simd, R: RowsPass<S, u8> + RowsPass<S, u16>, const V: usize>(
     s: S,
     tile: &Tile,
     scratch: &mut Scratch,
 ) {
-    // SAFETY: the caller guarantees valid planes, reserved scratch memory and exclusive access to
-    // the region; `u8` and `u16` are the types of samples of 1 and of 2 bytes.
+    // SAFETY: the caller guarantees valid planes, reserved scratch memory and exclusive access to the region. Samples of 1 byte
+    // are `u8`, and samples of 2 bytes are `u16`.
     unsafe {
         match tile.layout.sample_bytes() {
             1 => blur_samples::<S, u8, R, V>(s, tile, scratch),
@@ -86,7 +84,7 @@ pub unsafe fn blur<S: Simd, R: RowsPass<S, u8> + RowsPass<S, u16>, const V: usiz
     }
 }
 
-/// Blurs the tile's region, with samples stored as `T`.
+/// Blurs the region of the tile, with samples stored as `T`.
 ///
 /// # Safety
 /// The conditions of [`blur`] hold, and `T` is the type of the plane's samples.
@@ -116,12 +114,11 @@ unsafe fn blur_samples<S: Simd, T: Sample, R: RowsPass<S, T>, const V: usize>(
         while filled < first_pair + pairs {
             let ys = source_rows(filled);
             // SAFETY: `rows`, the ring buffer and `temp` are disjoint parts of the reserved scratch memory, as large as
-            // `scratch_layout` says. `source_rows` limits row numbers to the plane, whose rows the caller guarantees
+            // `scratch_layout` says. `source_rows` limits row numbers to the plane, and the caller guarantees that its rows are
             // readable.
             unsafe {
                 if filled > 0 && ys == source_rows(filled - 1) && ys[0] == ys[1] {
-                    // Beyond the plane's first or last row, that row is repeated, so the previous pair is right here
-                    // too.
+                    // Beyond the first and the last row of the plane, that row repeats, so the previous pair has the same values.
                     ring_pair(filled - 1).copy_to_nonoverlapping(ring_pair(filled), width);
                 } else {
                     let mut sources = ys.map(|y| tile.source.row(y).cast::<T>());
@@ -145,14 +142,14 @@ unsafe fn blur_samples<S: Simd, T: Sample, R: RowsPass<S, T>, const V: usize>(
             filled += 1;
         }
         let block_rows = BLOCK_ROWS.min(height - block);
-        // SAFETY: the loop above has filled the ring buffer with all row pairs of the block; the block's rows are in
-        // the region, which the caller guarantees is writable and accessed by no other thread.
+        // SAFETY: the loop above has filled the ring buffer with all row pairs of the block. The rows of the block are in the
+        // region, which the caller guarantees is writable and accessed by no other thread.
         unsafe { columns_pass::<S, T, V>(s, tile, ring, &scratch_layout, first_pair, top + block, block_rows) };
     }
 }
 
-/// Unpacks those pixels of a 10-10-10-2 row that the rows pass reads to MSB-aligned 16-bit samples, at `to`. Returns
-/// the address that sample 0 of the row would have in front of them.
+/// Unpacks the pixels of a 10-10-10-2 row that the rows pass reads to MSB-aligned 16-bit samples at `to`. Returns the address at
+/// which sample 0 of the row would lie, before the unpacked ones.
 ///
 /// # Safety
 /// `row` is valid for reading the run's samples, and `to` for writing `capacity` samples.
@@ -163,7 +160,7 @@ unsafe fn unpack_1010102(run: &SampleRun, row: *const u32, to: *mut u16, capacit
     let first = start.max(0) as usize / 4;
     let last = (run.samples / 4).min(((start + capacity as isize).max(0) as usize) / 4);
     for (i, pixel) in (first..last).enumerate() {
-        // SAFETY: `pixel` is less than the run's samples / 4, so it is in the row; `last` limits the samples written to
+        // SAFETY: `pixel` is less than the run's samples / 4, so it lies in the row. `last` limits the written samples to
         // `capacity`.
         unsafe {
             let word = u64::from(row.add(pixel).read_unaligned());
@@ -176,19 +173,19 @@ unsafe fn unpack_1010102(run: &SampleRun, row: *const u32, to: *mut u16, capacit
     to.wrapping_sub(4 * first)
 }
 
-/// Packs the high halves of a pixel's four sums, MSB-aligned 16-bit samples, to a 10-10-10-2 word; truncates.
+/// Packs the four samples of a pixel, MSB-aligned in 16 bits, to a 10-10-10-2 word. Lower bits are truncated.
 #[inline(always)]
 pub fn pack_1010102(sums: [u16; 4]) -> u32 {
     let four = (0..4).map(|c| u64::from(sums[c]) << (16 * c)).sum::<u64>();
     (four >> 6 & 0x3ff | four >> 12 & 0xf_fc00 | four >> 18 & 0x3ff0_0000 | four >> 32 & 0xc000_0000) as u32
 }
 
-/// The columns pass: computes up to [`BLOCK_ROWS`] output rows, from row `y` of the plane, from the ring buffer's row
-/// pairs from `first_pair` on.
+/// The columns pass. Computes `rows` output rows, at most [`BLOCK_ROWS`], from row `y` of the plane on. Reads the row pairs of
+/// the ring buffer from `first_pair` on.
 ///
 /// # Safety
-/// The conditions of [`blur`] hold, the ring buffer holds all row pairs of the block, and the `rows` rows from
-/// `y` on are in the tile's region.
+/// The conditions of [`blur`] hold, the ring buffer holds all row pairs of the block, and the `rows` rows from `y` on are in the
+/// region of the tile.
 #[inline(always)]
 unsafe fn columns_pass<S: Simd, T: Sample, const V: usize>(
     s: S,
@@ -203,17 +200,16 @@ unsafe fn columns_pass<S: Simd, T: Sample, const V: usize>(
     let taps = &tile.taps.all;
     let is_packed = tile.layout.is_packed_word();
     let (right_shift, left_shift) = (32 - u32::from(tile.layout.depth), u32::from(tile.layout.shift()));
-    // 2³¹ removes the bias; half a unit of the output sample rounds it. Every fourth sample of 10-10-10-2 has 2 bits,
-    // so its unit is larger.
+    // The constant 2³¹ removes the bias, and half a unit of the output sample rounds it. Every fourth sample of 10-10-10-2 has 2
+    // bits, so its unit is larger.
     let initial_sum = |x: usize| 1 << 31 | if is_packed && x % 4 == 3 { 1 << 29 } else { 1 << (right_shift - 1) };
     let initial: [u32; 16] = std::array::from_fn(initial_sum);
     let head = first_pair % scratch_layout.pairs;
     let ring_word =
         |j: usize, x: usize| ring.wrapping_add((head + j) % scratch_layout.pairs * scratch_layout.pair_words + x);
     for x in (0..tile.region.width).step_by(block) {
-        // SAFETY: `ring_word` and the loop over pairs stay in the ring
-        // buffer, whose pairs are whole vector blocks. Output columns end with the region; the last, partial block is
-        // copied from `block_samples`.
+        // SAFETY: `ring_word` and the loop over pairs stay in the ring buffer, whose pairs are whole blocks of vectors. Output
+        // columns end with the region. The last block, if it is partial, is copied from `block_samples`.
         unsafe {
             let mut sums = [[s.load(initial.as_ptr()); V]; BLOCK_ROWS];
             if taps.centre_wraps[1] {
@@ -236,7 +232,7 @@ unsafe fn columns_pass<S: Simd, T: Sample, const V: usize>(
                     }
                 }
             };
-            // The ring buffer is read from its head to its end, then from its start. Every pair is added to every sum:
+            // The ring buffer is read from its head to its end, then from its start. Every pair is added to every sum, because
             // the taps of rows beyond the radius are 0.
             let pairs_to_ring_end = scratch_layout.pairs - head;
             for (from, to) in [(0, pairs_to_ring_end), (pairs_to_ring_end, scratch_layout.pairs)] {

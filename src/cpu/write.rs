@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Writes what covers a field of a plane: layers over each other, or mixed by weights with what is beside them. Row by row, in
-//! loops that the compiler vectorises for the instruction set into whose functions they are inlined.
+//! Writes a cover to a field of a plane: writes layers over each other, or mixes them by weights with another plane. The loops
+//! process row by row. They are inlined into functions for an instruction set, for which the compiler then vectorises them.
 
 use std::ops::Range;
 
@@ -12,10 +12,10 @@ use crate::filter::operation::Pattern;
 use crate::filter::plane::{HostPlane, HostPlaneMut};
 use crate::filter::regions::Rect;
 
-/// Pixels of a row that are mixed together, or not.
+/// The number of adjacent pixels for which it is decided together whether they are mixed, copied or left unchanged.
 const RUN: usize = 64;
 
-/// What covers samples.
+/// The samples of a layer.
 pub enum Samples<'a> {
     Plane(HostPlane),
     /// The means of cells: one grid for each set of channels, and the memory of all grids of the field.
@@ -24,33 +24,34 @@ pub enum Samples<'a> {
     Pattern(Pattern),
 }
 
-/// How layers are mixed.
+/// How layers are mixed with another plane.
 pub struct Mixing<'a> {
     pub weights: SampleWeights<'a>,
-    /// What else shows; `None` if that is where the result is written.
+    /// The plane with which layers are mixed; `None` if it is the destination.
     pub beside: Option<HostPlane>,
     /// Bit c: channel c keeps its value.
     pub passthrough_mask: u32,
 }
 
-/// Writes layers, each to its rectangles.
+/// Layers, each with the rectangles to which it is written.
 pub struct Write<'a> {
     pub layout: PlaneLayout,
     pub layers: Vec<(Samples<'a>, &'a [Rect])>,
     pub to: HostPlaneMut,
-    /// What is written, in rectangles that do not overlap.
+    /// The written rectangles, which do not overlap.
     pub rects: Vec<Rect>,
     pub mixing: Option<Mixing<'a>>,
 }
 
-/// The bytes of a row of a layer that is not a plane, from the row's first byte on, and which row of cells they are of.
+/// A row of a layer that is not a plane: its bytes from the first byte of the row on, and the row of cells from which they were
+/// made.
 type LayerRow = (Vec<u8>, Option<u32>);
 
-/// Pixels side by side that are mixed, copied or kept together.
+/// Adjacent pixels that are all mixed, all copied or all left unchanged.
 struct Run {
     pixels: Range<usize>,
     covered: Weighting,
-    /// Indices of the rectangles that they are in, among those of the row.
+    /// The indices of the rectangles that contain the pixels, among those of the row.
     rects: Range<usize>,
 }
 
@@ -61,35 +62,37 @@ impl Write<'_> {
         rows.reduce(|a, b| a.start.min(b.start)..a.end.max(b.end)).unwrap_or_default()
     }
 
-    /// Samples of a row, of the layout's or of those that are written.
+    /// The approximate mean number of samples that are written in a row.
     pub fn row_samples(&self) -> usize {
         let area: u64 = self.rects.iter().map(|rect| rect.area()).sum();
         area as usize * usize::from(self.layout.channels) / self.rows().len().max(1)
     }
 
-    /// Writes some of the rows.
+    /// Writes these rows.
     ///
     /// # Safety
-    /// The planes and the cells hold what is accessed. No other thread writes what is read, or accesses these rows of what is written.
+    /// The planes and the cells hold everything that is accessed. No other thread writes samples that are read, or accesses these
+    /// rows of the destination.
     #[inline(always)]
     pub unsafe fn execute(&self, rows: Range<usize>) {
         if let Some(mixing) = &self.mixing {
-            // SAFETY: the caller guarantees the planes and the cells of these rows, and exclusive access to the rows that are written.
+            // SAFETY: the caller guarantees that the planes and the cells hold these rows, and that no other thread accesses the
+            // written ones.
             return unsafe { self.mix(mixing, rows) };
         }
         let mut of_layers: Vec<LayerRow> = self.layers.iter().map(|_| LayerRow::default()).collect();
         for y in rows {
-            // SAFETY: the plane holds the row, which nobody else accesses, as the caller guarantees.
+            // SAFETY: the caller guarantees that the plane holds row `y` and that nobody else accesses it.
             let to = unsafe { std::slice::from_raw_parts_mut(self.to.row(y), self.layout.row_bytes()) };
-            // SAFETY: the planes and the cells hold row `y` of what covers it, which nobody writes, as the caller guarantees.
+            // SAFETY: the caller guarantees that the planes and the cells of the cover hold row `y`, and that nobody writes it.
             unsafe { self.cover_row(y, &mut of_layers, to) };
         }
     }
 
-    /// Writes what covers row `y` to `to`, which has the bytes of a row.
+    /// Writes row `y` of all layers to `to`, which has the bytes of a row.
     ///
     /// # Safety
-    /// The planes and the cells hold what is read, and nobody writes it meanwhile.
+    /// The planes and the cells hold everything that is read, and nobody writes it during the call.
     #[inline(always)]
     unsafe fn cover_row(&self, y: usize, of_layers: &mut [LayerRow], to: &mut [u8]) {
         for ((samples, rects), row) in self.layers.iter().zip(of_layers) {
@@ -97,23 +100,24 @@ impl Write<'_> {
                 let ranges = self.layout.byte_ranges(rect.x(), rect.right()).into_iter().map(|[from, to]| from..to);
                 if let Samples::Plane(plane) = samples {
                     for bytes in ranges.filter(|bytes| !bytes.is_empty()) {
-                        // SAFETY: the plane holds these bytes of the row, which nobody writes, as the caller guarantees.
+                        // SAFETY: the caller guarantees that the plane holds these bytes of the row, and that nobody writes them.
                         let from = unsafe { std::slice::from_raw_parts(plane.row(y).add(bytes.start), bytes.len()) };
                         to[bytes].copy_from_slice(from);
                     }
                     continue;
                 }
-                // SAFETY: the cells of the layer are in its memory, and nobody writes them, as the caller guarantees.
+                // SAFETY: the caller guarantees that the memory holds the cells of the layer, and that nobody writes them.
                 unsafe { self.compose(samples, rects, y, row) };
                 ranges.for_each(|bytes| to[bytes.clone()].copy_from_slice(&row.0[bytes]));
             }
         }
     }
 
-    /// Makes a row of a layer that is not a plane, unless it is as the last one.
+    /// Makes row `y` of a layer that is not a plane. Does nothing if `row` already has these bytes, because an earlier row was
+    /// the same.
     ///
     /// # Safety
-    /// The cells are in memory, and nobody writes them meanwhile.
+    /// The memory holds the cells, and nobody writes them during the call.
     #[inline(always)]
     unsafe fn compose(&self, samples: &Samples, rects: &[Rect], y: usize, (row, cells): &mut LayerRow) {
         let bytes = self.layout.row_bytes();
@@ -131,8 +135,8 @@ impl Write<'_> {
                 *cells = Some(cell_row);
                 row.resize(bytes, 0);
                 for pyramid in *grids {
-                    // SAFETY: `memory` holds the words of `pyramid`, of which `cell_row` is a row, and nobody writes them, as the
-                    // caller guarantees.
+                    // SAFETY: the caller guarantees that `memory` holds the words of `pyramid`, which include `cell_row`, and
+                    // that nobody writes them.
                     unsafe { self.compose_cells(pyramid, *memory, cell_row, row) };
                 }
             }
@@ -144,24 +148,24 @@ impl Write<'_> {
                 let [start, end] = [pixels.start, pixels.end].map(|x| x * self.layout.pixel_bytes());
                 let mut lines = CellLines::default();
                 lines.pixels = pixels.clone();
-                // SAFETY: `memory` holds the words of `grids`, which nobody writes, as the caller guarantees.
+                // SAFETY: the caller guarantees that `memory` holds the words of `grids`, and that nobody writes them.
                 unsafe { lines.estimate((grids, *memory), &self.layout, y, pixels, &mut row[start..end]) };
             }
             Samples::Plane(_) => unreachable!("planes have their rows"),
         }
     }
 
-    /// Writes the means of a row of cells to a row.
+    /// Writes the means of a row of cells to a row of samples.
     ///
     /// # Safety
-    /// The cells are in memory, and nobody writes them meanwhile.
+    /// The memory holds the cells, and nobody writes them during the call.
     #[inline(always)]
     unsafe fn compose_cells(&self, pyramid: &CellPyramid, memory: *const u32, cell_row: u32, row: &mut [u8]) {
         let (layout, CellPyramid { grid, first_word, .. }) = (&self.layout, pyramid);
         let (across, channels) = (grid.cells[0], grid.channels.len());
         let first = first_word + (cell_row * across) as usize * channels;
-        // SAFETY: `memory` holds the words of the pyramid, of which these are a row of its first level, and nobody writes them, as
-        // the caller guarantees.
+        // SAFETY: the caller guarantees that `memory` holds the words of the pyramid, and that nobody writes them. These words
+        // are a row of its first level.
         let means = unsafe { std::slice::from_raw_parts(memory.add(first), across as usize * channels) };
         for (cell, means) in (0..across).zip(means.chunks_exact(channels)) {
             let samples = grid.samples(0, cell);
@@ -203,17 +207,18 @@ impl Write<'_> {
                 lines = CellLines::default();
                 lines.pixels = covered.reduce(|a, b| a.start.min(b.start)..a.end.max(b.end)).unwrap_or_default();
             }
-            // Layers that are no single plane, and no estimates, are put together first.
+            // Anything but a single plane or estimates is composed first.
             if !matches!(self.layers[..], [(Samples::Plane(_) | Samples::Estimates(..), _)]) && !runs.is_empty() {
                 composed.resize(layout.row_bytes(), 0);
-                // SAFETY: the planes and the cells hold row `y` of what covers it, which nobody writes, as the caller guarantees.
+                // SAFETY: the caller guarantees that the planes and the cells of the cover hold row `y`, and that nobody writes
+                // it.
                 unsafe { self.cover_row(y, &mut of_layers, &mut composed) };
             }
             for Run { pixels, covered, rects: of_run } in &runs {
                 let bytes = pixels.start * layout.pixel_bytes()..pixels.end * layout.pixel_bytes();
-                // SAFETY: the plane holds the row, which nobody else accesses, as the caller guarantees.
+                // SAFETY: the caller guarantees that the plane holds row `y` and that nobody else accesses it.
                 let to = unsafe { std::slice::from_raw_parts_mut(self.to.row(y).add(bytes.start), bytes.len()) };
-                // SAFETY: the planes hold the row, which nobody writes, as the caller guarantees.
+                // SAFETY: the caller guarantees that the planes hold row `y` and that nobody writes it.
                 let row = |plane: &HostPlane| unsafe {
                     std::slice::from_raw_parts(plane.row(y).add(bytes.start), bytes.len())
                 };
@@ -230,7 +235,7 @@ impl Write<'_> {
                     [(Samples::Estimates(grids, memory), _)] => {
                         composed.resize(bytes.len(), 0);
                         let to = if *covered == Weighting::Wholly { &mut *to } else { &mut composed[..] };
-                        // SAFETY: nobody writes the cells, as the caller guarantees.
+                        // SAFETY: the caller guarantees that `memory` holds the words of `grids`, and that nobody writes them.
                         unsafe { lines.estimate((grids, *memory), &layout, y, pixels.clone(), to) };
                         if *covered == Weighting::Wholly {
                             continue;
@@ -264,7 +269,7 @@ impl Write<'_> {
         }
     }
 
-    /// The runs of a row with these rectangles, of some rows.
+    /// Divides a row with these rectangles into runs that are valid for all of `rows`.
     fn runs(&self, mixing: &Mixing, rects: &[Rect], rows: &Range<usize>) -> Vec<Run> {
         let (layout, weights) = (&self.layout, &mixing.weights);
         // Mixing clears padding bits, which a copy of the cover would keep.
@@ -272,7 +277,7 @@ impl Write<'_> {
         let is_copied = is_exact && mixing.passthrough_mask == 0;
         let covered = weights.weighted_columns(rows);
         let mut runs: Vec<Run> = Vec::new();
-        // Rectangles of packed 4:2:2 may share a pair.
+        // Rectangles of packed 4:2:2 may share a pair of pixels, so all rectangles are processed together.
         let together = if layout.is_packed_422() { rects.len().max(1) } else { 1 };
         for first in (0..rects.len()).step_by(together) {
             let of_run = first..first + together;
@@ -296,7 +301,7 @@ impl Write<'_> {
     }
 }
 
-/// `(weight · cover + (255 - weight) · sample + 127) / 255` of each sample; one of weight 0 keeps its bytes.
+/// Sets each sample to `(weight · cover + (255 - weight) · sample + 127) / 255`. A sample with the weight 0 keeps its bytes.
 #[inline(always)]
 fn mix(layout: &PlaneLayout, to: &mut [u8], cover: &[u8], weights: &[u8]) {
     if layout.is_packed_word() {
@@ -314,7 +319,7 @@ fn mix(layout: &PlaneLayout, to: &mut [u8], cover: &[u8], weights: &[u8]) {
         }
     } else if layout.depth == 8 {
         for ((to, cover), weight) in to.iter_mut().zip(cover).zip(weights) {
-            // Below 2^16, where this division by 255 is exact.
+            // All sums are below 2^16, where this division by 255 is exact.
             let weight = u16::from(*weight);
             let sum = weight * u16::from(*cover) + (255 - weight) * u16::from(*to) + 127;
             *to = ((sum + 1 + (sum >> 8)) >> 8) as u8;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! The columns step of an interpolation: a row for each phase, from seven of the small plane.
+//! The columns step of an interpolation: computes a row for each phase from seven rows of the small plane.
 
 use super::PAIR_BIAS;
 use super::rows_up::{self, PAIRS};
@@ -7,12 +7,12 @@ use crate::cpu::packed_taps::PhaseTaps;
 use crate::cpu::simd::Simd;
 use crate::filter::wide::PHASE_TAPS;
 
-/// Computes the `samples` columns of a row for each of the phases, two or four: biased 16-bit elements, the row of phase p at
-/// `out + p * pitch`.
+/// Computes `samples` columns of a row for each phase, of which there are two or four. Writes biased 16-bit elements, the row of
+/// phase p at `out + p * pitch`.
 ///
 /// # Safety
-/// Each row is valid for reading `readable` elements, `samples` at least, and each
-/// row of `out`, `pitch` elements long, for writing two vectors more than `samples`.
+/// Each of `rows` is valid for reading `readable` elements, which are at least `samples`. Each row of `out` is `pitch` elements
+/// long and valid for writing `samples` elements and two vectors more.
 #[inline(always)]
 pub unsafe fn columns_up<S: Simd>(
     s: S,
@@ -22,7 +22,7 @@ pub unsafe fn columns_up<S: Simd>(
     out: *mut u16,
     pitch: usize,
 ) {
-    // SAFETY: the caller guarantees the rows and the output.
+    // SAFETY: the caller guarantees that the rows are readable and the output is writable.
     unsafe {
         match phases.len() {
             2 => phases_up::<S, 2>(s, phases, rows, [samples, readable], out, pitch),
@@ -31,7 +31,7 @@ pub unsafe fn columns_up<S: Simd>(
     }
 }
 
-/// [`columns_up`] for a number of phases.
+/// Implements [`columns_up`] for FACTOR phases.
 ///
 /// # Safety
 /// See [`columns_up`]; there are FACTOR phases.
@@ -44,8 +44,8 @@ unsafe fn phases_up<S: Simd, const FACTOR: usize>(
     out: *mut u16,
     pitch: usize,
 ) {
-    // SAFETY: the caller guarantees the rows and the output. Whole vectors of the rows are read; the
-    // last, partial one is read from `partial`.
+    // SAFETY: the caller guarantees that the rows are readable and the output is writable. Only whole vectors of the rows are
+    // read; the last, partial one is read from `partial`.
     unsafe {
         let taps = rows_up::splat_taps::<S, FACTOR>(s, phases);
         let count = 2 * S::LANES;
@@ -70,11 +70,10 @@ unsafe fn phases_up<S: Simd, const FACTOR: usize>(
     }
 }
 
-/// The elements of each phase for the `2 * LANES` columns at these addresses.
+/// Computes the elements of each phase for the `2 * LANES` columns at these addresses.
 ///
 /// # Safety
-/// Each row is valid for reading these columns, and `out` for writing them in rows
-/// `pitch` elements apart.
+/// Each of `rows` is valid for reading these columns, and `out` for writing them in rows that are `pitch` elements apart.
 #[inline(always)]
 unsafe fn phases_of_columns<S: Simd, const FACTOR: usize>(
     s: S,
@@ -83,7 +82,7 @@ unsafe fn phases_of_columns<S: Simd, const FACTOR: usize>(
     out: *mut u16,
     pitch: usize,
 ) {
-    // SAFETY: the caller guarantees the rows and the output.
+    // SAFETY: the caller guarantees that the rows are readable and the output is writable.
     unsafe {
         let (bias, rounding) = (s.splat(PAIR_BIAS), s.splat(1 << 15));
         let mut words = [bias; PHASE_TAPS];
@@ -104,8 +103,9 @@ unsafe fn phases_of_columns<S: Simd, const FACTOR: usize>(
     }
 }
 
-/// Computes the `samples` columns as [`columns_up`], but passes on the sums: of a phase, for the columns from an index on, of
-/// which the last vector may go beyond `samples`. They start with `initial` for the columns from an index on.
+/// Computes the same columns as [`columns_up`], but passes the sums on: calls `write` with a phase, the index of the first
+/// column, and a vector of sums. The last vector may reach beyond `samples`. The sums start with `initial` of the index of the
+/// first column.
 ///
 /// # Safety
 /// Each row is valid for reading `samples` elements.
@@ -118,8 +118,8 @@ pub unsafe fn sum_columns<S: Simd>(
     initial: impl Fn(usize) -> S::Vector,
     write: impl Fn(usize, usize, S::Vector),
 ) {
-    // SAFETY: the caller guarantees the rows, of which whole vectors are read; the last, partial one
-    // is read from `partial`.
+    // SAFETY: the caller guarantees that the rows are readable. Only whole vectors of them are read; the last, partial one is
+    // read from `partial`.
     unsafe {
         let mut partial = [[0_u16; 16]; PHASE_TAPS];
         for x in (0..samples).step_by(S::LANES) {
@@ -155,7 +155,7 @@ unsafe fn column_sums<S: Simd, const FACTOR: usize>(
     rows: [*const u16; PHASE_TAPS],
     initial: S::Vector,
 ) -> [S::Vector; FACTOR] {
-    // SAFETY: the caller guarantees the rows.
+    // SAFETY: the caller guarantees that a vector of each row is readable.
     unsafe {
         let bias = s.splat(PAIR_BIAS);
         let mut words = [bias; PHASE_TAPS];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Decimates a plane: rows into a ring buffer of row pairs, from which the columns step computes each row of the small
+//! Decimates a plane. The rows step writes a ring buffer of row pairs, from which the columns step computes each row of the small
 //! plane.
 
 use std::ops::Range;
@@ -15,20 +15,20 @@ use crate::filter::plane::{HostPlane, HostPlaneMut};
 use crate::filter::regions::Rect;
 use crate::filter::wide::LEVEL_RADIUS;
 
-/// Row pairs of two rows with a factor of 4.
+/// The number of row pairs from which two rows are computed with a factor of 4.
 const MAX_PAIRS: usize = 15;
 
-/// A decimation, ready to be executed.
+/// A decimation with the memory of its planes.
 pub struct Decimation {
     source: HostPlane,
     destination: HostPlaneMut,
     rows: RowPass,
-    /// Along columns.
+    /// The factor along columns.
     factor: usize,
     /// The taps by which each row pair contributes to two rows of the small plane. With a factor of 1 there is one pair.
     column_pairs: Vec<[u32; 2]>,
     source_rows: usize,
-    /// The rows of the small plane that are computed.
+    /// The computed rows of the small plane.
     pub small_rows: Range<usize>,
 }
 
@@ -47,7 +47,7 @@ impl Decimation {
         let format = format.skip_pixels(first_pixel);
         let taps = LevelTaps::of(down);
         let tap = |m: usize| taps.pairs.get(m).copied().unwrap_or(0);
-        // Every row starts half a factor of pairs below the one before.
+        // Each row of the small plane starts `factor / 2` row pairs below the previous one.
         let next = down.get() as usize / 2;
         let column_pairs = (0..taps.pairs.len() + next).map(|m| [tap(m), m.checked_sub(next).map_or(0, tap)]).collect();
         Self {
@@ -61,7 +61,7 @@ impl Decimation {
         }
     }
 
-    /// Rows of a block, where there are this many blocks, or fewer if they would be too small.
+    /// The number of rows in a block, for `count` blocks or fewer, if these would be too small.
     pub fn block_rows(&self, count: usize) -> usize {
         const TAPS: usize = 8;
         let work = self.rows.geometry.source_pixels()
@@ -69,12 +69,12 @@ impl Decimation {
             * self.small_rows.len()
             * self.factor
             * TAPS;
-        // Every block reads source rows of twice the radius that its neighbour reads too.
+        // Each block reads source rows of twice the radius that its neighbour reads, too.
         let shortest = 4 * LEVEL_RADIUS as usize;
         super::block_rows(self.small_rows.len(), 2, shortest, work, count)
     }
 
-    /// Words of scratch memory for a block.
+    /// The words of scratch memory for a block.
     pub fn scratch_words(&self) -> usize {
         let geometry = &self.rows.geometry;
         geometry.scratch_words() + self.column_pairs.len() * geometry.out_words()
@@ -83,9 +83,8 @@ impl Decimation {
     /// Computes a block of rows of the small plane, `V` vectors at a time.
     ///
     /// # Safety
-    /// The planes hold the rows of the resampling's views. `scratch` was
-    /// reserved for [`Decimation::scratch_words`]. No other thread writes the source, or accesses the rows of the block in
-    /// the destination.
+    /// The planes hold the rows of the resampling's views. `scratch` was reserved for [`Decimation::scratch_words`]. No other
+    /// thread writes the source, or accesses the rows of the block in the destination.
     #[inline(always)]
     pub unsafe fn execute<S: Simd, R: RowsDown<S>, const V: usize>(
         &self,
@@ -98,7 +97,7 @@ impl Decimation {
         let words = scratch.words();
         let ring = words.wrapping_add(pass.geometry.scratch_words());
         let ring_pair = |j: usize| ring.wrapping_add(j % pairs * pair_words);
-        // Source rows of pair j. With factor 1 the pairs are rows of the small plane, two at a time.
+        // The source rows of pair j. With a factor of 1, a pair is two rows of the small plane.
         let before = if *factor == 1 { 0 } else { 2 * LEVEL_RADIUS as usize * factor };
         let source_rows = |j: usize| [0, 1].map(|i| (2 * j + i).saturating_sub(before).min(self.source_rows - 1));
         let first_pair = |y: usize| if *factor == 1 { y / 2 } else { factor / 2 * y };
@@ -109,16 +108,16 @@ impl Decimation {
         for y in small_rows.clone().step_by(2) {
             let first = first_pair(y);
             let rows = 2.min(small_rows.end - y);
-            // The last row alone does not need the pairs of the one below it; their taps are 0.
+            // The last row alone does not need the pairs of a row below it; their taps are 0.
             while filled < first + pairs {
                 let ys = source_rows(filled);
-                // SAFETY: the scratch memory of the rows step and the pairs of the ring buffer are disjoint parts of
-                // `scratch`, as large as `scratch_words` says. Row numbers are limited to the plane, whose rows the
-                // caller guarantees readable.
+                // SAFETY: the scratch memory of the rows step and the pairs of the ring buffer are disjoint parts of `scratch`,
+                // as large as `scratch_words` says. Row numbers are limited to the plane, and the caller guarantees that its rows
+                // are readable.
                 unsafe {
                     if filled > start && ys == source_rows(filled - 1) && ys[0] == ys[1] {
-                        // Beyond the plane's first or last row, that row is repeated, so the previous pair is right
-                        // here too.
+                        // Beyond the first and the last row of the plane, that row repeats, so the previous pair has the same
+                        // values.
                         ring_pair(filled - 1).copy_to(ring_pair(filled), pair_words);
                     } else {
                         let [rows, next] = [filled, filled + 1].map(|j| source_rows(j).map(|y| self.source.row(y)));
@@ -128,8 +127,8 @@ impl Decimation {
                 filled += 1;
             }
             let samples = pass.geometry.samples();
-            // SAFETY: the ring buffer holds the pairs of the rows, `samples` words each and more for whole vectors; the
-            // destination's rows from `y` on are in the block, so they are writable and accessed by no other thread.
+            // SAFETY: the ring buffer holds the pairs of these rows, with `samples` words each and more for whole vectors. The
+            // destination's rows from `y` on are in the block, so they are writable and no other thread accesses them.
             unsafe {
                 if *factor == 1 {
                     for y in y..y + rows {
@@ -146,11 +145,12 @@ impl Decimation {
     }
 }
 
-/// The columns step: one or two rows of the small plane from the row pairs at `pair(0)`, `pair(1)` and so on, by these taps.
+/// The columns step. Computes one or two rows of the small plane from the row pairs at `pair(0)`, `pair(1)` and so on, with these
+/// taps.
 ///
 /// # Safety
-/// Pairs are valid for reading `samples` words rounded up to whole blocks of
-/// vectors, and each of `out` for writing `samples` elements.
+/// The pairs are valid for reading `samples` words, rounded up to whole blocks of vectors, and each of `out` for writing
+/// `samples` elements.
 #[inline(always)]
 unsafe fn columns_down<S: Simd, const V: usize>(
     s: S,
@@ -165,10 +165,10 @@ unsafe fn columns_down<S: Simd, const V: usize>(
     let pairs = &mut pairs[..taps.len()];
     pairs.iter_mut().enumerate().for_each(|(m, address)| *address = pair(m));
     for x in (0..samples).step_by(block) {
-        // SAFETY: the caller guarantees the pairs, and the output; a partial block is written to
-        // `partial` first.
+        // SAFETY: the caller guarantees that the pairs are readable and the output is writable. A partial block is first written
+        // to `partial`.
         unsafe {
-            // 2³¹ removes the bias.
+            // The constant 2³¹ removes the bias, and 2¹⁵ rounds.
             let initial = s.splat(1 << 31 | 1 << 15);
             let mut sums = [[initial; V]; 2];
             for (pair, taps) in pairs.iter().zip(taps) {

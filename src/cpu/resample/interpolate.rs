@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Interpolates a plane from the small plane: columns into one row for each phase, then the rows of these.
+//! Interpolates a plane from the small plane. The columns step computes one row for each phase, and the rows step then
+//! interpolates these rows.
 
 use std::ops::Range;
 
@@ -15,23 +16,24 @@ use crate::filter::plane::{HostPlane, HostPlaneMut};
 use crate::filter::regions::Rect;
 use crate::filter::wide::PHASE_TAPS;
 
-/// An interpolation, ready to be executed.
+/// An interpolation with the memory of its planes.
 pub struct Interpolation {
     source: HostPlane,
     destination: HostPlaneMut,
     rows: RowsUp,
-    /// Along columns; empty for a factor of one.
+    /// The phases along columns; empty for a factor of one.
     phases: &'static [PhaseTaps],
     small_pixels: usize,
-    /// Samples from the first one to the end of a row of the small plane.
+    /// The number of samples from the first one to the end of a row of the small plane.
     readable: usize,
     small_rows: usize,
     pub output_rows: usize,
 }
 
 impl Interpolation {
-    /// A rectangle of the output that begins at multiples of the factors, so that its first sample is interpolated with the taps
-    /// of phase 0: an interpolation of smaller planes. `source` and `destination` hold the rows of the resampling's views.
+    /// The interpolation of a rectangle of the output that begins at multiples of the factors. Its first sample is therefore in
+    /// phase 0, so it is an interpolation between smaller planes. `source` and `destination` hold the rows of the resampling's
+    /// views.
     pub fn new(resampling: &Resampling, rect: Rect, source: HostPlane, destination: HostPlaneMut) -> Self {
         let [small, mut layout] = [resampling.source, resampling.destination].map(|view| view.field.layout);
         let [across, down] = resampling.factors;
@@ -53,7 +55,7 @@ impl Interpolation {
         }
     }
 
-    /// Rows of a block, where there are this many blocks, or fewer if they would be too small.
+    /// The number of rows in a block, for `count` blocks or fewer, if these would be too small.
     pub fn block_rows(&self, count: usize) -> usize {
         const TAPS: usize = 8;
         let work = self.rows.format.samples() * self.output_rows * TAPS;
@@ -61,17 +63,18 @@ impl Interpolation {
         super::block_rows(self.output_rows, step, step, work, count)
     }
 
-    /// Samples in a row of the small plane.
+    /// The number of samples in a row of the small plane.
     fn small_samples(&self) -> usize {
         self.small_pixels * self.rows.format.channels
     }
 
-    /// Words for a row between the steps.
+    /// The words for a row between the two steps.
     fn middle_words(&self) -> usize {
         (self.small_samples() + 2 * SLACK).div_ceil(2).next_multiple_of(16)
     }
 
-    /// Words of scratch memory for a block: a row between the steps for each phase, and an output row that is not dense.
+    /// The words of scratch memory for a block: a row between the steps for each phase, and an output row, for rows that are not
+    /// dense.
     pub fn scratch_words(&self) -> usize {
         let output = (self.rows.format.samples() + SLACK).div_ceil(2).next_multiple_of(16);
         self.phases.len().max(1) * self.middle_words() + output
@@ -80,12 +83,12 @@ impl Interpolation {
     /// Computes a block of output rows.
     ///
     /// # Safety
-    /// The planes hold the rows of the resampling's views. `scratch` was
-    /// reserved for [`Interpolation::scratch_words`]. No other thread writes the source, or accesses the samples of the
-    /// block's rows in the destination.
+    /// The planes hold the rows of the resampling's views. `scratch` was reserved for [`Interpolation::scratch_words`]. No other
+    /// thread writes the source, or accesses the samples of the block's rows in the destination.
     #[inline(always)]
     pub unsafe fn execute<S: Simd>(&self, s: S, rows: Range<usize>, scratch: &mut Scratch) {
-        // SAFETY: the caller guarantees the planes, the scratch memory and exclusive access.
+        // SAFETY: the caller guarantees that the planes hold their rows, that the scratch memory is reserved, and that no other
+        // thread accesses the output.
         unsafe {
             match self.rows.phases.len() {
                 0 => self.columns_only(s, rows, scratch),
@@ -94,12 +97,12 @@ impl Interpolation {
         }
     }
 
-    /// The rows of the small plane from `first` on that a row is computed from; beyond the last one, that one.
+    /// The rows of the small plane from `first` on that a row is computed from. Beyond the last row, it repeats.
     fn source_rows(&self, first: usize) -> [*const u16; PHASE_TAPS] {
         std::array::from_fn(|k| self.source.row((first + k).min(self.small_rows - 1)).cast())
     }
 
-    /// Both steps, or the rows step alone.
+    /// Executes both steps, or the rows step alone.
     ///
     /// # Safety
     /// See [`Interpolation::execute`].
@@ -114,9 +117,9 @@ impl Interpolation {
         let order = self.rows.order::<S>();
         for y in block.clone().step_by(down) {
             let rows = self.source_rows(y / down);
-            // SAFETY: the caller guarantees the planes; `source_rows` limits rows to the small
-            // plane. The rows between the steps and the output row are disjoint parts of the scratch memory, as large
-            // as `scratch_words` says. The output rows are in the block.
+            // SAFETY: the caller guarantees the planes, and `source_rows` limits rows to the small plane. The rows between the
+            // steps and the output row are disjoint parts of the scratch memory, as large as `scratch_words` says. The output
+            // rows are in the block.
             unsafe {
                 if down == 1 {
                     let (from, to) = (rows[0], middle(0));
@@ -136,7 +139,7 @@ impl Interpolation {
         }
     }
 
-    /// The columns step alone, which then writes the output.
+    /// Executes the columns step alone, which then writes the output.
     ///
     /// # Safety
     /// See [`Interpolation::execute`].
@@ -149,9 +152,8 @@ impl Interpolation {
         let line = |p: usize| words.wrapping_add(p * middle_words).cast::<u8>();
         let bytes = if format.is_bytes() { 1 } else { 2 };
         for y in block.clone().step_by(down) {
-            // SAFETY: the caller guarantees the planes; `source_rows` limits rows to the small
-            // plane. The lines are disjoint parts of the scratch memory with room for whole vectors. The output rows
-            // are in the block.
+            // SAFETY: the caller guarantees the planes, and `source_rows` limits rows to the small plane. The lines are disjoint
+            // parts of the scratch memory that are large enough for whole vectors. The output rows are in the block.
             unsafe {
                 let rows = self.source_rows(y / down);
                 let initial = |x: usize| s.load(self.rows.initial[x % 12..].as_ptr());
@@ -166,7 +168,7 @@ impl Interpolation {
                 for (p, y) in (y..block.end).take(down).enumerate() {
                     let line = line(p);
                     if format.samples() > samples {
-                        // The luma beyond an odd width.
+                        // The luma beyond an odd width repeats the last sample.
                         line.add(bytes * samples).copy_from(line.add(bytes * (samples - 1)), bytes);
                     }
                     if format.is_dense() {

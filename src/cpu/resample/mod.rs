@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Decimation and interpolation: the levels of the wide form.
+//! Decimation and interpolation for the levels of the wide form.
 //!
-//! Samples are biased as in the tile blur (see `tile_blur.rs`): a 16-bit sample s is represented as s - 32768, and all
-//! sums wrap modulo 2³².
+//! Samples are biased as in `tile_blur.rs`: a 16-bit sample s is represented as s - 32768, and all sums wrap modulo 2³².
 
 pub mod columns_up;
 pub mod decimate;
@@ -15,15 +14,15 @@ pub mod rows_up;
 
 use super::simd::{BIAS, PAIR_BIAS};
 
-/// Elements that a vector loop may read or write beyond the last one of a row in scratch memory: a block of vectors,
-/// and what [`super::simd::Simd::gather_pairs`] reads beyond.
+/// The number of elements that a vector loop may read or write after the last element of a row in scratch memory: a block of
+/// vectors, and the elements that [`super::simd::Simd::gather_pairs`] reads beyond it.
 const SLACK: usize = 128;
 
-/// Less multiplications than this are not worth another thread, although it is awake already.
+/// Fewer multiplications than this are not worth another thread, even if it is already awake.
 const BLOCK_WORK: usize = 1 << 17;
 
-/// Rows of a block, where `rows` rows are cut into this many blocks at most: a multiple of `step`, and at least `shortest`.
-/// `work` is the number of multiplications of all rows.
+/// The number of rows in a block if `rows` rows are cut into at most `count` blocks. It is a multiple of `step`, and at least
+/// `shortest`. `work` is the number of multiplications for all rows.
 fn block_rows(rows: usize, step: usize, shortest: usize, work: usize, count: usize) -> usize {
     let count = count.min(work / BLOCK_WORK).max(1);
     rows.div_ceil(count).max(shortest).next_multiple_of(step)

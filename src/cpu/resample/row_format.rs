@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! How the samples of a row that are resampled are stored: reading them with repeated edges, and writing them.
+//! The storage of the samples of a row that are resampled: reads them with repeated edges, and writes them.
 
 use super::BIAS;
 use crate::cpu::rows::repeat_pixel;
@@ -7,12 +7,12 @@ use crate::cpu::tile_blur::pack_1010102;
 use crate::filter::frame::{PlaneLayout, SampleLayout};
 use crate::filter::operation::Channels;
 
-/// Where the samples of a row are.
+/// Where the samples of a row are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Storage {
-    /// Samples of one byte or of two, one after the other.
+    /// Samples of one or two bytes, one after the other.
     Dense,
-    /// Every second sample from this one on: the luma or the chroma of packed 4:2:2.
+    /// Every second sample from this index on: the luma or the chroma of packed 4:2:2.
     Alternate(usize),
     /// 32-bit words of four samples.
     Packed1010102,
@@ -22,18 +22,18 @@ enum Storage {
 #[derive(Debug, Clone, Copy)]
 pub struct RowFormat {
     storage: Storage,
-    /// Interleaved channels.
+    /// The number of interleaved channels.
     pub channels: usize,
-    /// Pixels in a row of `channels` samples.
+    /// The number of pixels in a row. Each has `channels` samples.
     pub pixels: usize,
     /// Bits per sample.
     depth: u32,
-    /// Bits that a stored sample of 2 bytes is shifted left by.
+    /// The number of bits by which a stored sample of 2 bytes is shifted left.
     shift: u32,
 }
 
 impl RowFormat {
-    /// The samples of these channels in rows of this layout.
+    /// The format of the samples of these channels in rows of this layout.
     pub fn new(layout: &PlaneLayout, channels: Channels) -> Self {
         let (width, pairs) = (layout.width as usize, layout.width.div_ceil(2) as usize);
         let (storage, channels, pixels) = match (layout.sample_layout, channels) {
@@ -45,7 +45,7 @@ impl RowFormat {
         Self { storage, channels, pixels, depth: layout.depth.into(), shift: layout.shift().into() }
     }
 
-    /// The same with luma beyond an odd width, to the end of the last pair of pixels.
+    /// The same format, with the luma beyond an odd width that completes the last pair of pixels.
     pub fn with_whole_pairs(self) -> Self {
         match self.storage {
             Storage::Alternate(_) if self.channels == 1 => Self { pixels: self.pixels.next_multiple_of(2), ..self },
@@ -53,7 +53,7 @@ impl RowFormat {
         }
     }
 
-    /// Bytes from a pixel to the next one.
+    /// The bytes from a pixel to the next one.
     pub fn pixel_bytes(&self) -> usize {
         let bytes = self.channels * if self.is_bytes() { 1 } else { 2 };
         match self.storage {
@@ -63,7 +63,7 @@ impl RowFormat {
         }
     }
 
-    /// Samples in a row.
+    /// The number of samples in a row.
     pub fn samples(&self) -> usize {
         self.pixels * self.channels
     }
@@ -73,41 +73,43 @@ impl RowFormat {
         self.depth == 8
     }
 
-    /// Whether a row is its samples one after the other, so that results may be written to it directly.
+    /// Whether a row consists of its samples, one after the other, so that results may be written to it directly.
     pub fn is_dense(&self) -> bool {
         self.storage == Storage::Dense
     }
 
-    /// Whether a row is its samples of 2 bytes one after the other.
+    /// Whether a row consists of its samples of 2 bytes, one after the other.
     pub fn is_dense_words(&self) -> bool {
         self.is_dense() && !self.is_bytes()
     }
 
-    /// Bits by which a stored sample of 2 bytes is shifted left to MSB-align it, and the bits that then carry its value.
+    /// The number of bits by which a stored sample of 2 bytes is shifted left to MSB-align it, and a mask of the bits that then
+    /// carry its value.
     pub fn alignment(&self) -> (u32, u16) {
         let padding = 16 - self.depth;
         (padding.saturating_sub(self.shift), 0xffff << padding)
     }
 
-    /// Bits by which sums are shifted right, and then left, to become samples of 2 bytes. Those of 10-10-10-2 stay
-    /// MSB-aligned until [`RowFormat::scatter`] packs them.
+    /// The numbers of bits by which sums are shifted right, and then left, to become samples of 2 bytes. Samples of 10-10-10-2
+    /// stay MSB-aligned until [`RowFormat::scatter`] packs them.
     pub fn shifts(&self) -> [u32; 2] {
         if self.storage == Storage::Packed1010102 { [16, 0] } else { [32 - self.depth, self.shift] }
     }
 
-    /// What rounds the sum of channel `c`: half a unit of the stored sample.
+    /// The rounding constant for the sums of channel `c`: half a unit of the stored sample.
     pub fn rounding(&self, c: usize) -> u32 {
         // The last sample of 10-10-10-2 has 2 bits.
         if self.storage == Storage::Packed1010102 && c == 3 { 1 << 29 } else { 1 << (31 - self.depth) }
     }
 
-    /// Fills `out` with the bytes of a row, the first pixel repeated `before` times and the last one to the end.
+    /// Fills `out` with the bytes of a row. The first pixel is repeated `before` times before the row, and the last one up to the
+    /// end of `out`.
     ///
     /// # Safety
     /// The samples are bytes, and `row` is valid for reading a row.
     #[inline(always)]
     pub unsafe fn read_bytes(&self, row: *const u8, before: usize, out: &mut [u8]) {
-        // SAFETY: the caller's row holds its samples, and `read` is called with indices of samples.
+        // SAFETY: the caller guarantees that the row is readable, and `read` calls the closure only with indices of samples.
         unsafe {
             match self.storage {
                 Storage::Alternate(first) => self.read(before, out, |i| row.add(first + 2 * i).read()),
@@ -116,20 +118,20 @@ impl RowFormat {
         }
     }
 
-    /// The pixels behind the first `count`.
+    /// The same format without the first `count` pixels.
     pub fn skip_pixels(self, count: usize) -> Self {
         Self { pixels: self.pixels - count, ..self }
     }
 
-    /// Fills `out` with the biased samples of a row, the first pixel repeated `before` times and the last one to the
-    /// end.
+    /// Fills `out` with the biased samples of a row. The first pixel is repeated `before` times before the row, and the last one
+    /// up to the end of `out`.
     ///
     /// # Safety
     /// `row` is valid for reading a row.
     #[inline(always)]
     pub unsafe fn read_words(&self, row: *const u8, before: usize, out: &mut [u16]) {
         let (left, mask) = self.alignment();
-        // SAFETY: the caller's row holds its samples, and `read` is called with indices of samples.
+        // SAFETY: the caller guarantees that the row is readable, and `read` calls the closures only with indices of samples.
         unsafe {
             let byte = |i: usize| u16::from(row.add(i).read()) << 8 ^ BIAS;
             let word = |i: usize| row.cast::<u16>().add(i).read_unaligned() << left & mask ^ BIAS;
@@ -146,8 +148,8 @@ impl RowFormat {
         }
     }
 
-    /// Fills `out` with samples, of which `sample` returns the one at an index in the row, the first pixel repeated `before`
-    /// times and the last one to the end.
+    /// Fills `out` with samples. `sample` returns the sample at an index in the row. The first pixel is repeated `before` times
+    /// before the row, and the last one up to the end of `out`.
     #[inline(always)]
     pub fn read<T: Copy>(&self, before: usize, out: &mut [T], sample: impl Fn(usize) -> T) {
         let (left, rest) = out.split_at_mut(before * self.channels);
@@ -160,13 +162,13 @@ impl RowFormat {
         repeat_pixel(right, &middle[last..]);
     }
 
-    /// Writes a row that is not dense, from its samples one after the other: bytes, or 16-bit elements.
+    /// Writes a row that is not dense from samples that lie one after the other: bytes, or 16-bit elements.
     ///
     /// # Safety
-    /// `from` is valid for reading the samples, `row` for writing a row, and nobody else accesses these samples of it.
+    /// `from` is valid for reading the samples, and `row` for writing a row. Nobody else accesses these samples of the row.
     #[inline(always)]
     pub unsafe fn scatter(&self, from: *const u8, row: *mut u8) {
-        // SAFETY: the loops stay in the row's samples, which the caller's addresses hold.
+        // SAFETY: the loops access only samples of the row, for which the caller guarantees both addresses.
         unsafe {
             match self.storage {
                 Storage::Alternate(first) if self.is_bytes() => {

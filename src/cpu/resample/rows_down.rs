@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! The rows step of a decimation: two source rows become one row of pairs, whose 32-bit words hold one column of both.
+//! The rows step of a decimation. Two source rows become one row of pairs, in which each 32-bit word holds one column of both.
 //!
 //! [`PairDotRowsDown`] multiplies two 16-bit samples at a time and supports every instruction set and sample type.
 //! `rows_down_vnni.rs` has a faster implementation for bytes, with identical output.
@@ -15,18 +15,18 @@ use crate::filter::wide::LEVEL_RADIUS;
 
 /// An implementation of the rows step.
 pub trait RowsDown<S: Simd> {
-    /// What is the same for all rows of a pass.
+    /// Data that is the same for all rows of a pass.
     type Order;
 
-    /// Makes it.
+    /// Makes the data for all rows of a pass.
     fn order(pass: &RowPass) -> Self::Order;
 
-    /// Decimates two source rows to the words of `out`, biased, `V` vectors at a time. Meanwhile the `next` rows are loaded
-    /// into the cache.
+    /// Decimates two source rows, and writes biased words of pairs to `out`, `V` vectors at a time. During this, the `next` rows
+    /// are loaded into the cache.
     ///
     /// # Safety
-    /// Each source is valid for reading a row; `scratch` is valid for
-    /// [`RowGeometry::scratch_words`] words and `out` for [`RowGeometry::out_words`], and they do not overlap.
+    /// Each source is valid for reading a row. `scratch` is valid for [`RowGeometry::scratch_words`] words, and `out` for
+    /// [`RowGeometry::out_words`]. They do not overlap.
     unsafe fn decimate<const V: usize>(
         s: S,
         pass: &RowPass,
@@ -38,23 +38,24 @@ pub trait RowsDown<S: Simd> {
     );
 }
 
-/// Sizes of the rows step.
+/// The sizes of the rows step.
 #[derive(Debug, Clone, Copy)]
 pub struct RowGeometry {
-    /// Pixels of a source row for one of the small plane: 1, 2 or 4.
+    /// The number of pixels of a source row for one pixel of the small plane: 1, 2 or 4.
     pub factor: usize,
     pub channels: usize,
-    /// Pixels by which the source row starts before the picture, where its first pixel is repeated.
+    /// The number of pixels before the picture with which the source row starts. They repeat the first pixel.
     pub before: usize,
-    /// Pixels of a small row.
+    /// The number of pixels of a small row.
     pub small_pixels: usize,
 }
 
 impl RowGeometry {
-    /// Pixels of the small plane that a sum reads from, besides its own.
+    /// The number of pixels of the small plane that a sum reads from, besides its own pixel.
     pub const REACH: usize = 2 * LEVEL_RADIUS as usize;
 
-    /// For a rectangle of the small plane, and the first pixel of the source row: what it starts with beyond an edge is that edge.
+    /// Returns the first pixel of the source row that is read, and the sizes for a rectangle of the small plane. Pixels beyond
+    /// the edge repeat it.
     pub fn new(factor: usize, rect: Rect, format: &RowFormat) -> (usize, Self) {
         let reach = if factor == 1 { 0 } else { Self::REACH * factor };
         let first = rect.x() as usize * factor;
@@ -63,12 +64,12 @@ impl RowGeometry {
         (first.saturating_sub(reach).min(format.pixels - 1), geometry)
     }
 
-    /// Samples in a small row.
+    /// The number of samples in a small row.
     pub fn samples(&self) -> usize {
         self.small_pixels * self.channels
     }
 
-    /// Pixels of a source row with its edges repeated: those that the sums of a row read, rounded up.
+    /// The number of pixels of a source row with repeated edges: those that the sums of a row read, rounded up.
     pub fn source_pixels(&self) -> usize {
         match self.factor {
             1 => self.small_pixels,
@@ -76,24 +77,24 @@ impl RowGeometry {
         }
     }
 
-    /// Words for a source row of 16-bit samples.
+    /// The words for a source row of 16-bit samples.
     pub fn source_words(&self) -> usize {
         (self.source_pixels() * self.channels + SLACK).div_ceil(2).next_multiple_of(16)
     }
 
-    /// Words for one stream: see [`RowGeometry::scratch_words`].
+    /// The words for one stream (see [`RowGeometry::scratch_words`]).
     pub fn stream_words(&self) -> usize {
         ((self.small_pixels + Self::REACH) * self.channels + SLACK).next_multiple_of(16)
     }
 
-    /// Words of scratch memory: a source row at a time, and for both rows one word for each (pair or quad, channel),
-    /// in as many streams as a pixel of the small plane has pairs.
+    /// The words of scratch memory: one source row, and the streams of both rows. A row has as many streams as a pixel of the
+    /// small plane has pairs of source pixels. A stream has one word for each (pair or quad, channel).
     pub fn scratch_words(&self) -> usize {
         self.source_words() + 2 * (self.factor / 2).max(1) * self.stream_words()
     }
 
-    /// The samples of the lanes of a vector among those from a small pixel on: `count` neighbouring ones of a channel in each lane,
-    /// of which the first is in pixel `first`.
+    /// The indices of the samples that fill the lanes of a vector, counted from a small pixel on. Each lane gets `count`
+    /// neighbouring samples of a channel. The first of them is in pixel `first`.
     pub fn lane_samples(&self, lanes: usize, count: usize, first: usize) -> impl Iterator<Item = usize> {
         let Self { factor, channels, .. } = *self;
         (0..lanes / channels * channels * count).map(move |index| {
@@ -102,29 +103,29 @@ impl RowGeometry {
         })
     }
 
-    /// Words of a row of pairs, with what vectors write beyond the last one.
+    /// The words of a row of pairs, including those that vectors write after the last one.
     pub fn out_words(&self) -> usize {
         (self.samples() + SLACK).next_multiple_of(16)
     }
 }
 
-/// The blocks of a row that are gathered from the source itself; the others read a copy with repeated edges.
+/// The blocks of a row whose samples are gathered directly from the source. The other blocks read a copy with repeated edges.
 pub struct DirectBlocks {
-    /// Pixels of the small plane whose blocks are, in steps of a block.
+    /// The pixels of the small plane in these blocks. The range consists of whole blocks.
     pub range: Range<usize>,
-    /// Samples of the copy that blocks before the range read.
+    /// The number of samples of the copy that blocks before the range read.
     left: usize,
-    /// First pixel of the source that blocks behind the range read.
+    /// The first pixel of the source that blocks after the range read.
     right: usize,
 }
 
 impl DirectBlocks {
-    /// For a row of `samples` samples and blocks of `block` small pixels, which read `window` samples. Where the source
-    /// is not dense, no block.
+    /// The direct blocks of a row. A block has `block` small pixels and reads `window` samples. If the source is not dense, there
+    /// is no direct block.
     pub fn new(geometry: &RowGeometry, format: &RowFormat, block: usize, window: usize, is_dense: bool) -> Self {
         let RowGeometry { factor, channels, before, .. } = *geometry;
         let first = before.div_ceil(factor).next_multiple_of(block);
-        // The last block's window ends in the row.
+        // The window of the last direct block ends within the row.
         let last = (format.samples() + before * channels).checked_sub(window).map(|end| end / (factor * channels));
         match last {
             Some(last) if is_dense && last >= first => Self {
@@ -136,13 +137,13 @@ impl DirectBlocks {
         }
     }
 
-    /// Makes the copy: `read` fills a slice with the row from a pixel on, after some repetitions of its first one.
+    /// Makes the copy. `read` fills a slice with the row from a pixel on, after a number of repetitions of that pixel.
     #[inline(always)]
     pub fn copy_edges<T>(&self, geometry: &RowGeometry, copy: &mut [T], read: impl Fn(usize, usize, &mut [T])) {
         let RowGeometry { channels, before, .. } = *geometry;
         let right = (before + self.right) * channels;
         if self.left > 0 {
-            // With a pixel of the picture, which is the one that is repeated.
+            // The slice includes at least one pixel of the picture, which is the one that is repeated.
             let left = self.left.max((before + 1) * channels).min(copy.len());
             read(0, before, &mut copy[..left]);
         }
@@ -152,7 +153,7 @@ impl DirectBlocks {
     }
 }
 
-/// What the rows step reads and by which taps.
+/// The input of the rows step and its taps.
 pub struct RowPass {
     pub format: RowFormat,
     pub geometry: RowGeometry,
@@ -160,7 +161,7 @@ pub struct RowPass {
 }
 
 impl RowPass {
-    /// Asks for the part of rows that `count` samples of the small plane, from sample x on, are computed from.
+    /// Prefetches the part of these rows that `count` samples of the small plane, from sample `x` on, are computed from.
     #[inline(always)]
     pub fn prefetch<S: Simd>(&self, s: S, rows: [*const u8; 2], x: usize, count: usize) {
         const CACHE_LINE: usize = 64;
@@ -173,12 +174,12 @@ impl RowPass {
     }
 }
 
-/// The rows step with dot products of two. Each row is first rearranged to `factor / 2` streams: word (i, c) of stream
-/// h is the pair of samples 2h and 2h + 1 of channel c from small pixel i on. All loads of the sums are then dense.
+/// The rows step with dot products of two. Each row is first rearranged to `factor / 2` streams: word (i, c) of stream h is the
+/// pair of the samples 2h and 2h + 1 of channel c, counted from small pixel i on. All loads of the sums are then dense.
 pub struct PairDotRowsDown;
 
 impl<S: Simd> RowsDown<S> for PairDotRowsDown {
-    /// Of either stream, and the blocks of small pixels that are gathered from the source itself.
+    /// The order in which the samples of each stream are gathered, and the blocks that are gathered directly from the source.
     type Order = ([[u16; 32]; 2], DirectBlocks);
 
     fn order(pass: &RowPass) -> Self::Order {
@@ -206,10 +207,9 @@ impl<S: Simd> RowsDown<S> for PairDotRowsDown {
         let (samples, stream_words) = (geometry.samples(), geometry.stream_words());
         let row = scratch.cast::<u16>();
         let row_samples = geometry.source_pixels() * channels;
-        // SAFETY: the caller guarantees the sources, and `scratch` and `out` of the sizes of
-        // `geometry`. The row's samples and its streams are disjoint parts of `scratch`. Streams have as many words as
-        // the row has small pixels and REACH more; sums read up to REACH pixels further on, and vectors up to SLACK
-        // words beyond.
+        // SAFETY: the caller guarantees that the sources are readable, and that `scratch` and `out` have the sizes of `geometry`.
+        // The row's samples and its streams are disjoint parts of `scratch`. A stream has a word for each small pixel of the row
+        // and REACH more pixels. Sums read up to REACH pixels further on, and vectors up to SLACK words beyond.
         unsafe {
             if factor == 1 {
                 for (i, source) in sources.into_iter().enumerate() {
@@ -221,7 +221,7 @@ impl<S: Simd> RowsDown<S> for PairDotRowsDown {
             let streams = |r: usize| scratch.wrapping_add(geometry.source_words() + r * (factor / 2) * stream_words);
             let block = S::LANES / channels;
             let is_dense = pass.format.is_dense_words();
-            // Of a dense row the samples are aligned and biased after they are gathered.
+            // Samples of a dense row are aligned and biased after they have been gathered.
             let (left, mask) = if is_dense { pass.format.alignment() } else { (0, 0xffff) };
             let mask = s.splat(u32::from(mask) * 0x1_0001);
             let bias = s.splat(if is_dense { PAIR_BIAS } else { 0 });

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
-//! The rows step of a decimation for 8-bit samples on processors with dot products of four bytes (AVX-512 VNNI). See
-//! `rows_vnni.rs` for how taps are split into bytes.
+//! The rows step of a decimation for 8-bit samples on processors with dot products of four bytes (AVX-512 VNNI). `rows_vnni.rs`
+//! explains how taps are split into bytes.
 
 use super::rows_down::{DirectBlocks, PairDotRowsDown, RowGeometry, RowPass, RowsDown};
 use crate::cpu::simd::Simd;
@@ -9,12 +9,13 @@ use crate::cpu::simd::x86::Avx512Vnni;
 /// The instruction set with these dot products.
 type S = Avx512Vnni;
 
-/// The rows step with dot products of four bytes. Each row is first rearranged to one stream: word (i, c) has four
-/// neighbouring samples of channel c from small pixel i on. Uses [`PairDotRowsDown`] for 16-bit samples.
+/// The rows step with dot products of four bytes. Each row is first rearranged to one stream: word (i, c) has four neighbouring
+/// samples of channel c from small pixel i on. For 16-bit samples it uses [`PairDotRowsDown`].
 pub struct ByteDotRowsDown;
 
 impl RowsDown<S> for ByteDotRowsDown {
-    /// Of quads, the blocks of small pixels that are gathered from the source itself, and those of [`PairDotRowsDown`].
+    /// The order in which quads are gathered, the blocks that are gathered directly from the source, and the order of
+    /// [`PairDotRowsDown`].
     type Order = ([u8; 64], DirectBlocks, <PairDotRowsDown as RowsDown<S>>::Order);
 
     fn order(pass: &RowPass) -> Self::Order {
@@ -39,8 +40,8 @@ impl RowsDown<S> for ByteDotRowsDown {
         let geometry = &pass.geometry;
         let RowGeometry { factor, channels, .. } = *geometry;
         let Some(taps) = pass.taps.bytes.as_ref().filter(|_| factor > 1 && pass.format.is_bytes()) else {
-            // SAFETY: `PairDotRowsDown` implements the same method with the same conditions, which the caller
-            // guarantees for these arguments: readable sources, scratch memory and output.
+            // SAFETY: the method of `PairDotRowsDown` has the same conditions, which the caller guarantees for these arguments:
+            // readable sources, scratch memory and output.
             return unsafe {
                 <PairDotRowsDown as RowsDown<S>>::decimate::<V>(s, pass, pairs, sources, next, scratch, out);
             };
@@ -49,10 +50,10 @@ impl RowsDown<S> for ByteDotRowsDown {
         let row = scratch.cast::<u8>();
         let row_samples = geometry.source_pixels() * channels;
         let streams = [0, 1].map(|r| scratch.wrapping_add(geometry.source_words() + r * stream_words));
-        // SAFETY: the caller guarantees the sources, and `scratch` and `out` of the sizes of
-        // `geometry`. The row's bytes and the streams are disjoint parts of `scratch`, which are larger than bytes and
-        // one stream per row need. Streams have as many words as the row has small pixels and REACH more; sums read up
-        // to REACH pixels further on, and vectors up to SLACK words beyond.
+        // SAFETY: the caller guarantees that the sources are readable, and that `scratch` and `out` have the sizes of `geometry`.
+        // The row's bytes and the streams are disjoint parts of `scratch`, which are larger than bytes and one stream per row
+        // need. A stream has a word for each small pixel of the row and REACH more pixels. Sums read up to REACH pixels further
+        // on, and vectors up to SLACK words beyond.
         unsafe {
             let block = S::LANES / channels;
             let is_dense = pass.format.is_dense();
@@ -73,10 +74,10 @@ impl RowsDown<S> for ByteDotRowsDown {
                     s.store(stream.add(i * channels), quads);
                 }
             }
-            // The rounding constant 2¹⁵ and the bias of the result, 2³¹, shifted right by the 8 bits by which the sums
-            // are shifted left below.
+            // The rounding constant 2¹⁵ plus the bias of the result, 2³¹. Both are shifted right by 8 bits, because the sums are
+            // shifted left by 8 bits below.
             let initial = s.splat((1 << 7) + (1 << 23));
-            // From a quad of samples to the next one.
+            // The distance from a quad of samples to the next one.
             let step = 4 / factor * channels;
             for x in (0..samples).step_by(V * S::LANES) {
                 pass.prefetch(s, next, x, V * S::LANES);

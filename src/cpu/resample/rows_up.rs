@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MPL-2.0
-//! The rows step of an interpolation: a row of the small plane's width becomes one of the plane's.
+//! The rows step of an interpolation: a row with the width of the small plane becomes a row of the larger plane.
 
 use super::row_format::RowFormat;
 use crate::cpu::packed_taps::PhaseTaps;
 use crate::cpu::simd::{LaneOrder, Simd};
 
-/// The sums of each phase. Pair i is that of the samples `PAIRS[i]` and the next one of the small plane.
+/// The sums of each phase. Pair i has the sample `PAIRS[i]` of the small plane and the one after it.
 #[inline(always)]
 pub fn dots<S: Simd, const FACTOR: usize>(
     s: S,
@@ -27,10 +27,10 @@ pub fn dots<S: Simd, const FACTOR: usize>(
     sums
 }
 
-/// The first samples of the five different pairs of [`PhaseTaps`].
+/// The first samples of the five different pairs in [`PhaseTaps`].
 pub const PAIRS: [usize; 5] = [0, 1, 2, 3, 5];
 
-/// The words of every phase as vectors; there are at least FACTOR phases.
+/// The words of each phase as vectors. There are at least FACTOR phases.
 #[inline(always)]
 pub fn splat_taps<S: Simd, const FACTOR: usize>(s: S, phases: &[PhaseTaps]) -> [[S::Vector; 4]; FACTOR] {
     let mut taps = [[s.splat(0); 4]; FACTOR];
@@ -42,28 +42,28 @@ pub fn splat_taps<S: Simd, const FACTOR: usize>(s: S, phases: &[PhaseTaps]) -> [
     taps
 }
 
-/// The rows step, with the order in which vectors of sums become a row.
+/// The rows step of an interpolation.
 pub struct RowsUp {
     pub format: RowFormat,
-    /// Of the phases; empty for a factor of one.
+    /// The taps of the phases; empty for a factor of one.
     pub phases: &'static [PhaseTaps],
-    /// Words of which vector `v` is what sums of the columns from `12 i + v` on start with: rounding, and 2³¹, which removes the
-    /// bias.
+    /// The initial sums of the columns from 12·i + v on are the words from v on: the rounding constant, and 2³¹, which removes
+    /// the bias. The words repeat after 12, a multiple of 1 to 4 channels.
     pub initial: [u32; 48],
 }
 
 impl RowsUp {
-    /// For rows of this format.
+    /// The rows step for rows of this format.
     pub fn new(format: RowFormat, phases: &'static [PhaseTaps]) -> Self {
         let initial = std::array::from_fn(|x| 1 << 31 | format.rounding(x % format.channels));
         Self { format, phases, initial }
     }
 
-    /// The order of four vectors of sums: with four phases the phases of one vector of small pixels, with two those of
-    /// two vectors.
+    /// The order in which the lanes of four vectors of sums become samples of a row. With four phases, the vectors are the phases
+    /// of one vector of small pixels. With two phases, they are those of two such vectors.
     pub fn order<S: Simd>(&self) -> LaneOrder {
         let (channels, factor) = (self.format.channels, self.phases.len());
-        // Pixels of the small plane in a vector.
+        // The number of pixels of the small plane in a vector.
         let pixels = S::LANES / channels;
         let element = |k: usize| {
             let (x, c) = (k / channels, k % channels);
@@ -76,11 +76,11 @@ impl RowsUp {
     /// Interpolates the biased row `from`.
     ///
     /// # Safety
-    /// There are two or four phases. `from` is valid for reading the
-    /// small row and SLACK elements beyond, `out` for writing the samples of the row, as bytes if they are bytes.
+    /// There are two or four phases. `from` is valid for reading the small row and SLACK elements after it. `out` is valid for
+    /// writing the samples of the row, which are bytes if the format says so.
     #[inline(always)]
     pub unsafe fn interpolate<S: Simd>(&self, s: S, order: &LaneOrder, from: *const u16, out: *mut u8) {
-        // SAFETY: the caller guarantees the addresses, and which type samples are of.
+        // SAFETY: the caller guarantees that `from` is readable, and that `out` is writable for samples of the format.
         unsafe {
             match (self.phases.len(), self.format.channels) {
                 (2, 1) => self.interpolate_channels::<S, 2, 1>(s, order, from, out),
@@ -96,7 +96,7 @@ impl RowsUp {
     }
 
     /// # Safety
-    /// See [`RowsUp::interpolate`]; there are FACTOR phases and CHANNELS channels.
+    /// The conditions of [`RowsUp::interpolate`] hold; there are FACTOR phases and CHANNELS channels.
     #[inline(always)]
     unsafe fn interpolate_channels<S: Simd, const FACTOR: usize, const CHANNELS: usize>(
         &self,
@@ -109,8 +109,8 @@ impl RowsUp {
         let vectors = 4 / FACTOR;
         let is_bytes = self.format.is_bytes();
         let bytes = if is_bytes { 1 } else { 2 };
-        // SAFETY: the caller guarantees the addresses. Blocks read from the pixels of the small
-        // row on, at most SLACK elements beyond. A block that ends beyond the row is written to `partial` first.
+        // SAFETY: the caller guarantees that `from` is readable and `out` is writable. Blocks read from pixels of the small row
+        // on, and at most SLACK elements after it. A block that ends beyond the row is first written to `partial`.
         unsafe {
             let initial = s.load(self.initial.as_ptr());
             let taps = splat_taps::<S, FACTOR>(s, self.phases);

@@ -9,7 +9,7 @@ use super::{Simd, intrinsics};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Neon(());
 
-// SAFETY: every aarch64 processor has NEON; the loads and stores access exactly the lanes that `Simd` documents.
+// SAFETY: every aarch64 processor has NEON, and the loads and stores access exactly the lanes that `Simd` documents.
 unsafe impl Simd for Neon {
     type Vector = uint32x4_t;
     const LANES: usize = 4;
@@ -27,8 +27,8 @@ unsafe impl Simd for Neon {
         }
         fn dot(self, sum: uint32x4_t, a: uint32x4_t, b: uint32x4_t) -> uint32x4_t {
             let (a, b) = (vreinterpretq_s16_u32(a), vreinterpretq_s16_u32(b));
-            // Unzips, not shifts, split the halves: the compiler then merges the unzip of `a` with its load and
-            // computes that of `b` once for all rows of a block, so that a dot product costs two multiply-and-adds.
+            // The halves are split by unzips instead of shifts. The compiler then merges the unzip of `a` with its load, and
+            // computes the unzip of `b` once for all rows of a block. So a dot product costs two multiply-and-adds.
             let low = |halves| vget_low_s16(vuzp1q_s16(halves, halves));
             let high = |halves| vget_low_s16(vuzp2q_s16(halves, halves));
             let sum = vmlal_s16(vreinterpretq_s32_u32(sum), low(a), low(b));

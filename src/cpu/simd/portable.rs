@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Plain Rust on arrays, for any processor; the compiler vectorises it where it can.
+//! Plain Rust on arrays, for any processor. The compiler vectorises it where it can.
 
 use super::Simd;
 
@@ -13,7 +13,7 @@ fn dot(sum: u32, a: u32, b: u32) -> u32 {
     sum.wrapping_add(products[0]).wrapping_add(products[1])
 }
 
-// SAFETY: plain Rust needs no instruction set; the loads and stores access exactly the lanes that `Simd` documents.
+// SAFETY: plain Rust needs no instruction set, and the loads and stores access exactly the lanes that `Simd` documents.
 unsafe impl Simd for Portable {
     type Vector = [u32; 4];
     const LANES: usize = 4;

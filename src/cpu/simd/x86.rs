@@ -5,8 +5,8 @@ use std::arch::x86_64::*;
 
 use super::{LaneOrder, Simd, intrinsics};
 
-/// Implements [`Simd`] for one instruction set with its intrinsics. `$dot` is a closure over (sum, a, b), `$low8` and
-/// `$low16` are closures over (destination, vector), `$load16` one over the source. `$extra` replaces default methods.
+/// Implements [`Simd`] for one instruction set with its intrinsics. `$dot` is a closure over (sum, a, b), `$low8` and `$low16`
+/// are closures over (destination, vector), and `$load16` is a closure over the source. `$extra` replaces default methods.
 macro_rules! instruction_set {
     ($(#[$doc:meta])* $name:ident, $vector:ty, $lanes:literal, $load:ident, $store:ident, $splat:ident, $add:ident,
      $shift_left:ident, $shift_right:ident, $and:ident, $or:ident, $xor:ident,
@@ -16,8 +16,8 @@ macro_rules! instruction_set {
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub struct $name(());
 
-        // SAFETY: the loads and stores access exactly the lanes that `Simd` documents, at any alignment; the other
-        // methods access no memory.
+        // SAFETY: the loads and stores access exactly the lanes that `Simd` documents, at any alignment. The other methods access
+        // no memory.
         unsafe impl Simd for $name {
             type Vector = $vector;
             const LANES: usize = $lanes;
@@ -49,7 +49,7 @@ macro_rules! instruction_set {
                     [$unpack_low(a, b), $unpack_high(a, b)]
                 }
                 fn join_high_halves(self, [low, high]: [$vector; 2]) -> $vector {
-                    // The high halves as signed numbers fit in 16 bits, so nothing saturates.
+                    // The high halves, as signed numbers, fit in 16 bits, so nothing saturates.
                     let bits = _mm_cvtsi32_si128(16);
                     $pack($sign_shift(low, bits), $sign_shift(high, bits))
                 }
@@ -82,7 +82,7 @@ macro_rules! instruction_set {
             }
             #[inline(always)]
             fn prefetch(self, address: *const u8) {
-                // SAFETY: every x86-64 processor has SSE; a prefetch of any address has no effect but on the cache.
+                // SAFETY: every x86-64 processor has SSE. A prefetch of any address affects only the cache.
                 unsafe { _mm_prefetch::<_MM_HINT_T1>(address.cast()) };
             }
             $($extra)*
@@ -100,8 +100,8 @@ instruction_set!(
         let bytes = _mm_packus_epi16(_mm_packs_epi32(a, a), a);
         to.cast::<i32>().write_unaligned(_mm_cvtsi128_si32(bytes));
     },
-    // SSE2 packs 32 bits to 16 with signed saturation only. Sign extension of the low half avoids saturation, so that
-    // all of its 16 bits are written.
+    // SSE2 packs 32 bits to 16 bits only with signed saturation. Sign extension of the low half avoids saturation, so all of its
+    // 16 bits are written.
     |to: *mut u16, a| {
         let extended = _mm_srai_epi32::<16>(_mm_slli_epi32::<16>(a));
         _mm_storel_epi64(to.cast(), _mm_packs_epi32(extended, extended));
@@ -127,10 +127,10 @@ instruction_set!(
     |from: *const u16| _mm256_cvtepu16_epi32(_mm_loadu_si128(from.cast())),
     #[inline(always)]
     unsafe fn gather_pairs(self, from: *const u16, order: &[u16; 32]) -> __m256i {
-        // SAFETY: `self` proves the instruction set; the caller guarantees 64 readable 16-bit elements at `from`, of which the first
-        // 32 hold what eight lanes take; the first 16 elements of `order` are theirs.
+        // SAFETY: `self` proves the instruction set. The caller guarantees 64 readable 16-bit elements at `from`. The first 32 of
+        // them contain everything that eight lanes can select, by the first 16 elements of `order`.
         unsafe {
-            // Bytes 2i and 2i + 1 of element i.
+            // The bytes of element i are 2i and 2i + 1.
             let elements = _mm256_loadu_si256(order.as_ptr().cast());
             let bytes = _mm256_add_epi16(_mm256_mullo_epi16(elements, _mm256_set1_epi16(0x202)), _mm256_set1_epi16(0x100));
             let mut pairs = _mm256_setzero_si256();
@@ -143,7 +143,7 @@ instruction_set!(
     },
     #[inline(always)]
     unsafe fn store_ordered8(self, to: *mut u8, vectors: [__m256i; 4], order: &LaneOrder) {
-        // SAFETY: `self` proves the instruction set; the caller guarantees `4 * LANES` writable bytes; `order` has 64 bytes.
+        // SAFETY: `self` proves the instruction set. The caller guarantees `4 * LANES` writable bytes, and `order` has 64 bytes.
         unsafe {
             let [a, b, c, d] = vectors;
             let (a, b, c) = (_mm256_srli_epi32::<24>(a), _mm256_srli_epi32::<24>(b), _mm256_srli_epi32::<24>(c));
@@ -168,7 +168,7 @@ instruction_set!(
     |from: *const u16| _mm512_cvtepu16_epi32(_mm256_loadu_si256(from.cast())),
     #[inline(always)]
     unsafe fn gather_pairs(self, from: *const u16, order: &[u16; 32]) -> __m512i {
-        // SAFETY: `self` proves the instruction set; the caller guarantees 64 readable 16-bit elements at `from`.
+        // SAFETY: `self` proves the instruction set. The caller guarantees 64 readable 16-bit elements at `from`.
         unsafe {
             let (low, high) = (_mm512_loadu_si512(from.cast()), _mm512_loadu_si512(from.add(32).cast()));
             _mm512_permutex2var_epi16(low, _mm512_loadu_si512(order.as_ptr().cast()), high)
@@ -176,7 +176,8 @@ instruction_set!(
     },
     #[inline(always)]
     unsafe fn store_ordered16(self, to: *mut u16, vectors: [__m512i; 4], [right, left]: [u32; 2], order: &LaneOrder) {
-        // SAFETY: `self` proves the instruction set; the caller guarantees `4 * LANES` writable 16-bit elements; `order` has 64 words.
+        // SAFETY: `self` proves the instruction set. The caller guarantees `4 * LANES` writable 16-bit elements, and `order` has
+        // 64 words.
         unsafe {
             let (right, left) = (_mm_cvtsi32_si128(right as i32), _mm_cvtsi32_si128(left as i32));
             let mut words = vectors;
@@ -194,8 +195,8 @@ instruction_set!(
     #[inline(always)]
     unsafe fn load_pairs(self, from: *const u16, distance: usize) -> __m512i {
         const INDICES: [[u8; 64]; 4] = [pair_indices(1), pair_indices(2), pair_indices(3), pair_indices(4)];
-        // SAFETY: `self` proves the instruction set; the caller guarantees 32 readable 16-bit elements at `from`, 64 bytes;
-        // an element of `INDICES` has as many.
+        // SAFETY: `self` proves the instruction set. The caller guarantees 32 readable 16-bit elements at `from`, which are 64
+        // bytes. An element of `INDICES` also has 64 bytes.
         unsafe {
             let indices = _mm512_loadu_si512(INDICES[distance - 1].as_ptr().cast());
             _mm512_permutexvar_epi8(indices, _mm512_loadu_si512(from.cast()))
@@ -203,11 +204,11 @@ instruction_set!(
     },
     #[inline(always)]
     unsafe fn store_ordered8(self, to: *mut u8, vectors: [__m512i; 4], order: &LaneOrder) {
-        // SAFETY: `self` proves the instruction set; the caller guarantees `4 * LANES` writable bytes; `order` has 64 bytes.
+        // SAFETY: `self` proves the instruction set. The caller guarantees `4 * LANES` writable bytes, and `order` has 64 bytes.
         unsafe {
             let [a, b, c, d] = vectors;
-            // The highest byte of each vector becomes byte 0 to 3 of the lane.
-            // Where the mask is set the first, else the second.
+            // The highest byte of each of the four vectors becomes byte 0, 1, 2 or 3 of the lane. `SELECT` takes bits of the
+            // second operand where the first one, a mask, is set, else bits of the third.
             const SELECT: i32 = 0xca;
             let (byte0, byte2) = (_mm512_set1_epi32(0xff), _mm512_set1_epi32(0xff_0000));
             let (a, b, c) = (_mm512_srli_epi32::<24>(a), _mm512_srli_epi32::<16>(b), _mm512_srli_epi32::<8>(c));
@@ -221,24 +222,25 @@ instruction_set!(
 );
 
 impl Avx2 {
-    /// The bytes that `indices` selects, of which `sixteen` has those from index `first` on, twice; 0 where it has not the one
-    /// selected. Indices are below 128.
+    /// The bytes that `indices` select. `sixteen` has the bytes from index `first` on, in both halves. Where `sixteen` does not
+    /// have the selected byte, the result is 0. Indices are below 128.
     #[inline(always)]
     fn select_bytes(self, sixteen: __m256i, indices: __m256i, first: i8) -> __m256i {
         // SAFETY: `self` proves the instruction set; no memory is accessed.
         unsafe {
-            // From 0x80 on an index gives 0: that is all but the sixteen below `first + 16`.
+            // A shuffle index from 0x80 on gives 0. The addition moves all indices there except the sixteen from `first` on.
             let indices = _mm256_sub_epi8(indices, _mm256_set1_epi8(first));
             _mm256_shuffle_epi8(sixteen, _mm256_adds_epu8(indices, _mm256_set1_epi8(0x70)))
         }
     }
 }
 
-/// `vpdpwssd`. The intrinsic lets LLVM split chains of dot products into multiplications and additions, twice the instructions.
+/// Computes `vpdpwssd` by inline assembly. With the intrinsic, LLVM splits chains of dot products into multiplications and
+/// additions, which are twice as many instructions.
 #[inline]
 #[target_feature(enable = "avx512f,avx512vnni")]
 unsafe fn dot_words(mut sum: __m512i, a: __m512i, b: __m512i) -> __m512i {
-    // SAFETY: the processor has the instruction; it accesses no memory.
+    // SAFETY: the caller guarantees that the processor has the instruction, which accesses no memory.
     unsafe {
         std::arch::asm!("vpdpwssd {0}, {1}, {2}", inout(zmm_reg) sum, in(zmm_reg) a, in(zmm_reg) b,
             options(pure, nomem, nostack, preserves_flags));
@@ -246,7 +248,8 @@ unsafe fn dot_words(mut sum: __m512i, a: __m512i, b: __m512i) -> __m512i {
     sum
 }
 
-/// The index of every byte of [`Simd::load_pairs`] among the bytes read: elements `l` and `l + distance` in lane `l`.
+/// The index of each byte of the result of [`Simd::load_pairs`] among the bytes that it reads: lane `l` has the elements `l` and
+/// `l + distance`.
 const fn pair_indices(distance: usize) -> [u8; 64] {
     let mut from = [0; 64];
     let mut byte = 0;
@@ -257,7 +260,7 @@ const fn pair_indices(distance: usize) -> [u8; 64] {
     from
 }
 
-/// The index of byte `k` of lane `l` among the bytes read, for samples `stride` bytes apart: `l + k * stride`.
+/// The index of byte `k` of lane `l` among the bytes read, for samples that are `stride` bytes apart: `l + k * stride`.
 const fn quad_indices(stride: usize) -> [u8; 64] {
     let mut from = [0; 64];
     let mut byte = 0;
@@ -268,36 +271,38 @@ const fn quad_indices(stride: usize) -> [u8; 64] {
     from
 }
 
-/// The operations of the instruction set with dot products of four bytes. Callers guarantee what those of [`Simd`] do.
+/// The operations that only this instruction set has, such as dot products of four bytes. Callers of unsafe methods guarantee the
+/// same as for [`Simd`].
 impl Avx512Vnni {
-    /// Bytes that [`Self::load_quads`] reads, which include every index of [`quad_indices`]: the largest is 15 + 3 * 4.
+    /// The number of bytes that [`Self::load_quads`] reads. They include every index of [`quad_indices`], of which the largest is
+    /// 15 + 3 * 4.
     pub const QUAD_READ_BYTES: usize = 32;
 
     /// The byte indices with which [`Self::load_quads`] gathers samples that are `stride` bytes apart; `stride` is 1 to 4.
     #[inline(always)]
     pub fn quad_indices(self, stride: usize) -> __m512i {
         const INDICES: [[u8; 64]; 4] = [quad_indices(1), quad_indices(2), quad_indices(3), quad_indices(4)];
-        // SAFETY: `self` proves the instruction set; an element of `INDICES` has 64 readable bytes.
+        // SAFETY: `self` proves the instruction set, and an element of `INDICES` has 64 readable bytes.
         unsafe { _mm512_loadu_si512(INDICES[stride - 1].as_ptr().cast()) }
     }
-    /// Reads `QUAD_READ_BYTES` bytes and gathers them by `indices`: byte `k` of lane `l` is the byte at `l + k * stride`, so
-    /// that each lane holds four neighbouring samples of one channel.
+    /// Reads `QUAD_READ_BYTES` bytes and gathers them by `indices`: byte `k` of lane `l` is the byte at `l + k * stride`. So each
+    /// lane holds four neighbouring samples of one channel.
     #[inline(always)]
     pub unsafe fn load_quads(self, from: *const u8, indices: __m512i) -> __m512i {
-        // SAFETY: `self` proves the instruction set; the caller guarantees the readable bytes.
+        // SAFETY: `self` proves the instruction set. The caller guarantees `QUAD_READ_BYTES` readable bytes at `from`.
         unsafe { _mm512_permutexvar_epi8(indices, _mm512_castsi256_si512(_mm256_loadu_si256(from.cast()))) }
     }
-    /// Gathers four of the 64 bytes at `from` in each lane: those with the indices 4l to 4l + 3 of `order` in lane l.
+    /// Gathers four of the 64 bytes at `from` in each lane: lane l gets those with the indices 4l to 4l + 3 of `order`.
     #[inline(always)]
     pub unsafe fn gather_quads(self, from: *const u8, order: &[u8; 64]) -> __m512i {
-        // SAFETY: `self` proves the instruction set; the caller guarantees 64 readable bytes at `from`; `order` has as many.
+        // SAFETY: `self` proves the instruction set. The caller guarantees 64 readable bytes at `from`, and `order` has 64 bytes.
         unsafe { _mm512_permutexvar_epi8(_mm512_loadu_si512(order.as_ptr().cast()), _mm512_loadu_si512(from.cast())) }
     }
-    /// The lanes of two vectors in the order of the indices: those of `a` have the indices below `LANES`, and those of `b` as
-    /// many from there on.
+    /// The lanes of two vectors in the given order. The lanes of `a` have the indices 0 to `LANES - 1`, and the lanes of `b` have
+    /// the following ones.
     #[inline(always)]
     pub fn interleave(self, a: __m512i, b: __m512i, order: &[u32; 32]) -> [__m512i; 2] {
-        // SAFETY: `self` proves the instruction set; `order` has two vectors of indices.
+        // SAFETY: `self` proves the instruction set, and `order` has two vectors of indices.
         unsafe {
             let (first, second) = (order.as_ptr(), order[16..].as_ptr());
             [
