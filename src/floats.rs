@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: MPL-2.0
-//! The floating-point environment of a thread: how results are rounded, whether denormals count as 0, and what traps.
+//! The floating-point environment of a thread: the rounding mode, whether denormals count as 0, and which exceptions trap.
 //!
-//! Rust and libm assume the default. A program may have set another one (interval arithmetic, audio), which a thread inherits
-//! from the one that starts it, so that frames arrive with any.
+//! Rust and libm assume the default environment. A program may have set another one, for example for interval arithmetic or
+//! audio. A thread inherits the environment of the thread that starts it, so a streaming thread may have any environment.
 
 #[cfg(all(any(target_feature = "sse", target_arch = "aarch64"), not(miri)))]
 use std::arch::asm;
 use std::cell::Cell;
 use std::marker::PhantomData;
 
-/// The register's value for rounding to nearest, with denormals, where nothing traps: of MXCSR, and of FPCR.
+/// The default value of the register, MXCSR or FPCR: rounding to nearest, denormals enabled, no traps.
 const DEFAULT: usize = if cfg!(target_arch = "aarch64") { 0 } else { 0x1f80 };
 
-/// Until this is dropped, the calling thread has the default environment; then that which it had before.
+/// Sets the default environment for the calling thread. Dropping this guard restores the previous environment.
 #[must_use]
 pub struct DefaultFloats {
     previous: usize,
-    /// Stays on the thread of which it is.
+    /// Makes the guard `!Send`: it must be dropped on the thread whose environment it restores.
     of_thread: PhantomData<*const ()>,
 }
 
@@ -35,7 +35,7 @@ impl Drop for DefaultFloats {
     }
 }
 
-// Not inlined, so that nothing is computed on the other side of them.
+// Not inlined, so that the compiler does not move floating-point operations across the calls of `read` and `write`.
 #[inline(never)]
 fn read() -> usize {
     let value = Cell::new(DEFAULT);
@@ -55,14 +55,14 @@ fn read() -> usize {
 
 #[inline(never)]
 fn write(value: usize) {
-    // Unused on processors whose register is not written.
+    // `value` is unused on processors whose register is not written.
     let _ = value;
-    // SAFETY: the value is the default or what the register had, so that the instruction accepts it.
+    // SAFETY: `value` is the default or an earlier value of the register, so it sets no reserved bit, which would fault.
     #[cfg(all(target_feature = "sse", not(miri)))]
     unsafe {
         asm!("ldmxcsr [{}]", in(reg) &raw const value, options(nostack));
     }
-    // SAFETY: the value is the default or what the register had.
+    // SAFETY: `value` is the default or an earlier value of the register.
     #[cfg(all(target_arch = "aarch64", not(miri)))]
     unsafe {
         asm!("msr fpcr, {}", in(reg) value, options(nostack));

@@ -1,24 +1,25 @@
 // SPDX-License-Identifier: MPL-2.0
 //! The libraries that are opened at run time: their file names on each system, and their functions.
 
-/// The names on one system.
+/// The file names on one system.
 pub struct System {
-    /// NVIDIA's driver, for messages: cudarc opens it, and tries more names.
+    /// NVIDIA's driver. This name is only for messages: cudarc opens the driver and tries more names.
     pub driver: &'static str,
-    /// NVRTC, the one to prefer first. NVIDIA names it after the first version with the same interface.
+    /// The names of NVRTC in the order of preference. NVIDIA names the library after the first version with the same interface.
     pub nvrtc: &'static [&'static str],
-    /// What is before and behind the name of a library of GStreamer. The same in all versions; for Windows as Visual C++ builds it.
+    /// The parts of a GStreamer library's file name before and after the name of the library. They are the same in all versions.
+    /// On Windows they are those of a Visual C++ build.
     gstreamer: [&'static str; 2],
 }
 
 impl System {
-    /// Also Jetson, and any other Unix.
+    /// Linux, Jetson and any other Unix.
     const LINUX: Self = Self {
         driver: "libcuda.so.1",
         nvrtc: &["libnvrtc.so", "libnvrtc.so.13", "libnvrtc.so.12"],
         gstreamer: ["libgst", "-1.0.so.0"],
     };
-    /// NVIDIA has no current NVRTC there.
+    /// NVIDIA has no current NVRTC for macOS.
     const MAC_OS: Self = Self { driver: "libcuda.dylib", nvrtc: &[], gstreamer: ["libgst", "-1.0.0.dylib"] };
     const WINDOWS: Self = Self {
         driver: "nvcuda.dll",
@@ -26,7 +27,7 @@ impl System {
         gstreamer: ["gst", "-1.0-0.dll"],
     };
 
-    /// The one that this is compiled for.
+    /// The system that this crate is compiled for.
     pub const CURRENT: Self = if cfg!(windows) {
         Self::WINDOWS
     } else if cfg!(target_os = "macos") {
@@ -35,15 +36,15 @@ impl System {
         Self::LINUX
     };
 
-    /// A library of GStreamer, such as `cuda`.
+    /// The file name of a GStreamer library, such as `cuda`.
     fn gstreamer(&self, library: &str) -> String {
         let [before, behind] = self.gstreamer;
         format!("{before}{library}{behind}")
     }
 }
 
-/// The file name of a library of the GStreamer in this process, such as `cuda`. A GStreamer for Windows that MinGW has built
-/// begins its names with `lib`, whichever compiler built the plugin.
+/// The file name of a library, such as `cuda`, of the GStreamer in this process. A GStreamer for Windows that was built with
+/// MinGW has names that begin with `lib`, whichever compiler built the plugin.
 pub fn gstreamer_file(library: &str) -> String {
     let name = System::CURRENT.gstreamer(library);
     #[cfg(windows)]
@@ -53,20 +54,20 @@ pub fn gstreamer_file(library: &str) -> String {
     name
 }
 
-/// Opens a library of GStreamer, such as `cuda`; `None` if it cannot be opened. It is never closed, because GObject types that
-/// it registers point into it.
+/// Opens a GStreamer library, such as `cuda`. Returns `None` if it cannot be opened. The library is never closed, because GObject
+/// types that it registers point into it.
 pub fn open_gstreamer(library: &str) -> Option<&'static libloading::Library> {
-    // SAFETY: the initialisers of GStreamer's libraries and of the libraries that they link only register data of their own.
+    // SAFETY: the initialisers of GStreamer's libraries, and of the libraries that these link, only register their own data.
     let library = unsafe { libloading::Library::new(gstreamer_file(library)) }.ok()?;
     Some(Box::leak(Box::new(library)))
 }
 
-/// Declares a struct of functions of a library, which `load` finds by their symbols, with a method for each.
+/// Declares a struct of functions of a library, with a method for each function. `load` finds the functions by their symbols.
 ///
-/// The parameters and results are the types of the library's headers, or types with the same representation. A function is
+/// The parameters and results have the types of the library's headers, or types with the same representation. A function is
 /// declared under `safe` if it accepts every value of its parameters' types, and under `unsafe` if its caller has to guarantee
-/// more. `load` fails with the symbol of the first of them that is missing. A function under `optional` is a safe one that may
-/// be missing; its method then returns `None`.
+/// more. `load` fails with the first symbol that is missing. A function under `optional` is safe and may be missing; its method
+/// then returns `None`.
 macro_rules! functions {
     (
         $(#[$doc:meta])*
@@ -87,13 +88,13 @@ macro_rules! functions {
         }
 
         impl $name {
-            /// Finds the functions in the library.
+            /// Finds the functions in the library. `Err` has the first symbol that is missing.
             fn load(library: &'static libloading::Library) -> Result<Self, &'static str> {
                 macro_rules! symbol {
                     ($symbol:literal) => {
-                        // SAFETY: the field that this is assigned to has the type of the function of this name in the
-                        // library's headers, with parameters for which it is safe if the type is. The library is never
-                        // closed, so the address stays valid.
+                        // SAFETY: the field that gets the address has the type of the function of this name in the library's
+                        // headers. If this type is a safe function, the function accepts every value of its parameters. The
+                        // library is never closed, so the address stays valid.
                         unsafe { library.get($symbol) }.map(|symbol| *symbol).or(Err($symbol))
                     };
                 }
@@ -112,7 +113,8 @@ macro_rules! functions {
             $($(
                 $(#[$unsafe_doc])*
                 unsafe fn $unsafe$(<$unsafe_life>)?(&self $(, $unsafe_arg: $unsafe_type)*) $(-> $unsafe_result)? {
-                    // SAFETY: the caller guarantees what the method's documentation asks for.
+                    // SAFETY: the caller guarantees the conditions in the documentation of the method, which are those of the
+                    // function.
                     unsafe { (self.$unsafe)($($unsafe_arg),*) }
                 }
             )*)?

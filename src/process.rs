@@ -17,11 +17,11 @@ pub enum Level {
     Debug,
 }
 
-/// What receives the lines. Both functions are called on any thread, which holds none of the crate's locks then, so they may use
-/// the crate or take long.
+/// The receiver of log lines. Both functions may be called on any thread. None of the crate's locks is held during a call, so the
+/// functions may use the crate, and may take long.
 #[derive(Debug, Clone, Copy)]
 pub struct Sink {
-    /// Whether lines of this severity are wanted. Others are not formatted.
+    /// Whether the sink wants lines of this severity. Other lines are not formatted.
     pub wants: fn(Level) -> bool,
     /// Receives a line.
     pub write: fn(Level, &str),
@@ -39,25 +39,25 @@ static LOG_SINK: OnceLock<Sink> = OnceLock::new();
 static THREADS: Mutex<Weak<Threads>> = Mutex::new(Weak::new());
 static STALE_REGISTRATIONS: Mutex<Vec<usize>> = Mutex::new(Vec::new());
 
-/// Locks a mutex, also if a thread has panicked that had locked it.
+/// Locks a mutex, even if a thread has panicked while it held the lock.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Sends log lines to `sink` from now on. Only the first call counts.
+/// Sends log lines to `sink` from now on. Only the first call has an effect.
 pub fn set_log_sink(sink: Sink) {
     let _ = LOG_SINK.set(sink);
 }
 
-/// Logs a line, which is formatted only if a sink wants it. The caller holds no lock and is not initialising a `OnceLock`: the sink
-/// may wait for a thread that needs either.
+/// Logs a line, which is formatted only if the sink wants it. The caller must hold no lock and must not be initialising a
+/// `OnceLock`: the sink may wait for a thread that needs either.
 pub fn log(level: Level, line: impl FnOnce() -> String) {
     if let Some(sink) = LOG_SINK.get() {
         sink.log(level, line);
     }
 }
 
-/// The worker threads, started if nobody holds them. They are joined when the last handle is dropped.
+/// Returns the worker threads. Starts them if nobody holds a handle to them; dropping the last handle joins them.
 pub fn threads() -> Arc<Threads> {
     let mut shared = lock(&THREADS);
     if let Some(threads) = shared.upgrade().filter(|threads| threads.are_of_this_process()) {
@@ -66,7 +66,7 @@ pub fn threads() -> Arc<Threads> {
     let (threads, warning) = Threads::start();
     let threads = Arc::new(threads);
     *shared = Arc::downgrade(&threads);
-    // The log sink may start an element, which comes here.
+    // Unlocks first: the log sink may start an element, which calls this function.
     drop(shared);
     if let Some(warning) = warning {
         log(Level::Warning, || warning);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
-//! A cache of the values that were used last.
+//! A cache of the most recently used values.
 
 use std::convert::Infallible;
 
-/// Values and their keys, the most recently used last.
+/// Keys and values, ordered by their last use: the most recently used pair is the last one.
 pub struct Recent<K, V>(Vec<(K, V)>);
 
 impl<K, V> Default for Recent<K, V> {
@@ -13,8 +13,9 @@ impl<K, V> Default for Recent<K, V> {
 }
 
 impl<K, V> Recent<K, V> {
-    /// The value whose key `is_same` is true for, else the one that `make` returns with its key. `capacity` is called with
-    /// a new value and returns how many values are kept, the new one among them. The least recently used ones are dropped.
+    /// Returns the value for whose key `is_same` is true. If there is none, adds the key and the value that `make` returns.
+    /// `capacity` is called with the new value and returns how many values the cache may hold, including the new one. The least
+    /// recently used values are dropped.
     pub fn get_or_try_make<E>(
         &mut self,
         is_same: impl Fn(&K, &V) -> bool,
@@ -34,7 +35,7 @@ impl<K, V> Recent<K, V> {
         Ok(&mut self.0[last].1)
     }
 
-    /// The same with a `make` that does not fail and a fixed capacity.
+    /// [`Self::get_or_try_make`] with a fixed capacity and a `make` that cannot fail.
     pub fn get_or_make(
         &mut self,
         is_same: impl Fn(&K, &V) -> bool,
@@ -64,7 +65,7 @@ mod tests {
         assert_eq!(made, [1, 2, 3, 2, 1]);
         assert_eq!(cache.get_or_try_make(|_, _| false, || Err::<(u32, String), _>("failed"), |_| 2), Err("failed"));
         assert_eq!(cache.0.len(), 2, "a failure drops nothing");
-        // One that needs the room of all is alone.
+        // A value whose capacity is 0 drops all other values.
         cache.get_or_try_make(|_, _| false, || Ok::<_, ()>((9, String::new())), |_| 0).unwrap();
         assert_eq!(cache.0.len(), 1);
     }

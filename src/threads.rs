@@ -9,21 +9,23 @@ use std::thread::{self, JoinHandle};
 
 use crate::floats::DefaultFloats;
 
-/// More threads are limited by memory bandwidth.
+/// The largest number of threads, including the calling one. With more threads, memory bandwidth is the limit.
 const MAX_THREADS: usize = 32;
 
-/// Worker threads. Dropping them ends and joins them. The default has none: the calling thread does all work.
+/// Worker threads. Dropping this value ends and joins them. The default value has no workers, so the calling thread does all
+/// work.
 #[derive(Default)]
 pub struct Threads {
-    /// `None` on a single processor, and while dropping.
+    /// `None` if there are no workers: on a single processor, for the default value, and while this value is dropped.
     pool: Option<rayon::ThreadPool>,
     handles: Vec<JoinHandle<()>>,
-    /// The process that has the threads: a fork of it has none of them.
+    /// The id of the process that started the threads. A fork of this process has none of them.
     process: u32,
 }
 
 impl Threads {
-    /// One thread for each processor beside the calling one. If the system refuses some, fewer, and a warning.
+    /// Starts one worker for each processor but one, because the calling thread works, too; `MAX_THREADS` limits both. If the
+    /// system refuses that many workers, starts fewer and returns a warning.
     pub fn start() -> (Self, Option<String>) {
         let wanted = thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS) - 1;
         let (threads, refused) = Self::start_up_to(wanted, spawn);
@@ -37,7 +39,7 @@ impl Threads {
         (threads, warning)
     }
 
-    /// `count` threads; if the system refuses that many, half as many and so on, and its reason.
+    /// Starts `count` workers. Each time the system refuses, tries half as many. The error is the last refusal.
     fn start_up_to(
         mut count: usize,
         spawn: impl Fn(rayon::ThreadBuilder) -> io::Result<JoinHandle<()>>,
@@ -62,14 +64,14 @@ impl Threads {
         match pool.build() {
             Ok(pool) => Ok(Self { pool: Some(pool), handles, process: process::id() }),
             Err(error) => {
-                // The threads that did start end, because the pool was dropped.
+                // The threads that have started are ending, because `build` has dropped the pool.
                 handles.into_iter().for_each(|handle| drop(handle.join()));
                 Err(io::Error::other(error))
             }
         }
     }
 
-    /// Whether these are threads of this process, or none, and not those of the process that it is a fork of.
+    /// Whether this process has started the workers, or there are none. A fork has none of its parent's threads.
     pub fn are_of_this_process(&self) -> bool {
         self.pool.is_none() || self.process == process::id()
     }
@@ -83,8 +85,8 @@ impl Threads {
         self.handles.len() + 1
     }
 
-    /// Calls `work` once for each of `states`, in parallel, and returns when all calls have returned. The calling thread takes
-    /// the first state and starts at once, while the workers wake up.
+    /// Calls `work` once for each of `states`, in parallel, and returns when all calls have returned. The calling thread
+    /// processes the first state and starts at once, while the workers wake up.
     pub fn run<State: Send>(&self, states: &mut [State], work: impl Fn(&mut State) + Sync) {
         match (self.pool(), states) {
             (Some(pool), [own, others @ ..]) if !others.is_empty() => pool.in_place_scope(|scope| {
@@ -97,7 +99,7 @@ impl Threads {
         }
     }
 
-    /// Returns what both return; the second runs on a worker, if there is one.
+    /// Calls both functions and returns both results. `other` runs on a worker, if there is one.
     pub fn join<A, B: Send>(&self, own: impl FnOnce() -> A, other: impl FnOnce() -> B + Send) -> (A, B) {
         let Some(pool) = self.pool() else { return (own(), other()) };
         let mut of_other = None;
@@ -110,7 +112,7 @@ impl Threads {
 
     /// Calls `work` once for each number below `count`, on the calling thread and on workers that wake up in time.
     pub fn share(&self, count: usize, work: impl Fn(usize) + Sync) {
-        /// More threads are limited by memory bandwidth.
+        /// The largest number of workers that help. With more threads, memory bandwidth is the limit.
         const MAX_HELPERS: usize = 7;
         let next = AtomicUsize::new(0);
         let take = || {
@@ -122,25 +124,25 @@ impl Threads {
     }
 
     /// Calls `help` on up to `helpers` workers while `own` runs on the calling thread. Returns when `own` has returned and no
-    /// worker is in `help` any more. A worker that wakes up after that does not call it: in a virtual machine waking up takes
-    /// up to half a millisecond.
+    /// worker is inside `help`. A worker that wakes up later does not call `help`: in a virtual machine, waking up takes up to
+    /// half a millisecond.
     pub fn run_with_helpers<R>(&self, helpers: usize, help: impl Fn() + Sync, own: impl FnOnce() -> R) -> R {
         let Some(pool) = self.pool() else { return own() };
         let gate = Arc::new(ScopeGate::default());
         let help: *const (dyn Fn() + Sync) = &help;
-        // SAFETY: only the lifetime of the trait object changes. `Help::call` is called between `ScopeGate::enter` and
-        // `leave`, and `help` is not dropped before the gate is closed and everybody has left.
+        // SAFETY: only the lifetime of the trait object changes. `Help::call` is called only between `ScopeGate::enter` and the
+        // drop of its guard. `CloseOnDrop` closes the gate and waits for all guards before `help` is dropped.
         let help = Help(unsafe { std::mem::transmute::<*const (dyn Fn() + Sync), *const (dyn Fn() + Sync)>(help) });
         for _ in 0..helpers.min(self.handles.len()) {
             let gate = Arc::clone(&gate);
             pool.spawn(move || {
                 if let Some(_inside) = gate.enter() {
-                    // SAFETY: `run_with_helpers` does not return while this worker is inside the gate, so the closure lives.
+                    // SAFETY: `run_with_helpers` does not return while this worker is inside the gate, so the closure is alive.
                     unsafe { help.call() };
                 }
             });
         }
-        // Closes the gate also if `own` panics.
+        // The guard closes the gate also if `own` panics.
         let _closing = CloseOnDrop(&gate);
         own()
     }
@@ -157,26 +159,26 @@ fn spawn(worker: rayon::ThreadBuilder) -> io::Result<JoinHandle<()>> {
 #[derive(Clone, Copy)]
 struct Help(*const (dyn Fn() + Sync));
 
-// SAFETY: the closure is Sync, so it may be called from any thread.
+// SAFETY: the closure is `Sync`, so any thread may call it.
 unsafe impl Send for Help {}
 
 impl Help {
     /// # Safety
     /// The closure is alive.
     unsafe fn call(self) {
-        // SAFETY: the pointer is to a live closure, as the caller promises.
+        // SAFETY: the caller promises that the closure is alive, so the pointer is valid.
         unsafe { (*self.0)() }
     }
 }
 
-/// Counts the threads inside a scope, and admits none once it is closed.
+/// Counts the threads inside a scope. A closed gate admits no further thread.
 #[derive(Default)]
 struct ScopeGate(AtomicUsize);
 
 const CLOSED: usize = 1 << (usize::BITS - 1);
 
 impl ScopeGate {
-    /// Enters the scope until the guard is dropped; `None` if it is closed.
+    /// Enters the scope until the guard is dropped. Returns `None` if the gate is closed.
     fn enter(&self) -> Option<Inside<'_>> {
         let is_open = self.0.fetch_add(1, Ordering::Acquire) & CLOSED == 0;
         let inside = Inside(self);
@@ -192,7 +194,7 @@ impl Drop for Inside<'_> {
     }
 }
 
-/// Closes the gate and waits until nobody is inside.
+/// Closes the gate when it is dropped, and waits until no thread is inside.
 struct CloseOnDrop<'a>(&'a ScopeGate);
 
 impl Drop for CloseOnDrop<'_> {
@@ -207,12 +209,12 @@ impl Drop for CloseOnDrop<'_> {
 impl Drop for Threads {
     fn drop(&mut self) {
         if !self.are_of_this_process() {
-            // Joining threads of another process would never end.
+            // Joining a thread of another process would never end.
             std::mem::forget((self.pool.take(), std::mem::take(&mut self.handles)));
         }
         drop(self.pool.take());
         for handle in self.handles.drain(..) {
-            // A panic of a worker was passed on to the frame it worked for.
+            // The panic of a worker has already been passed on to the caller of `run` or `join`.
             let _ = handle.join();
         }
     }
@@ -222,7 +224,7 @@ impl Drop for Threads {
 mod tests {
     use super::*;
 
-    /// The calling thread does the work of threads that were refused.
+    /// If the system refuses threads, the calling thread does their work.
     #[test]
     fn as_many_threads_start_as_the_system_allows() {
         for (allowed, started) in [(0, 0), (1, 1), (2, 1), (3, 3), (6, 3), (7, 7)] {
