@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
-//! boxes FILE WIDTH HEIGHT [PROPERTIES of centerface]: prints the regions of each I420 frame of a file without headers, one a line:
-//! number of the frame, label, left, top, width, height, confidence.
+//! boxes FILE WIDTH HEIGHT [PROPERTIES of centerface]: prints the regions of each I420 frame of a file without headers, one
+//! region a line: number of the frame, label, left, top, width, height, confidence.
 use gst_video::VideoRegionOfInterestMeta;
 
 fn main() {

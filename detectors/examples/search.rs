@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
-//! search MODEL THREADS [INSTRUCTIONS]: prints the least and the median time of 40 runs of a model, in ms. The picture has the size that
-//! the file states, or 640x384 for centerface.onnx. INSTRUCTIONS is avx512, avx2, sse2 or neon; by default the fastest of this processor.
+//! search MODEL THREADS [INSTRUCTIONS]: prints the least and the median time of 40 runs of a model, in ms. The picture has the
+//! size that the file states; for centerface.onnx, which states none, it is 640x384. INSTRUCTIONS is avx512, avx2, sse2 or neon.
+//! The default is the fastest set of this processor.
 
 use std::time::Instant;
 

@@ -23,14 +23,14 @@ use crate::{
 static CAT: LazyLock<gst::DebugCategory> =
     LazyLock::new(|| gst::DebugCategory::new("centerface", gst::DebugColorFlags::empty(), Some("Finds faces")));
 
-/// Longest time between two frames that are searched. At a low rate `every` alone would exceed it, and `cudagaussblur`
-/// covers an object that was found once for 0.3 seconds only.
+/// The longest time between two frames that are searched. At a low frame rate, `every` alone would exceed it, and `cudagaussblur`
+/// covers an object that was found once only for 0.3 seconds.
 const LONGEST: gst::ClockTime = gst::ClockTime::from_mseconds(250);
-/// The side of the part in which a small face is searched again, in pixels of the searched picture; and the largest
-/// number of such faces.
+/// The smallest side of the part of a frame in which a small face is searched again, in pixels of the searched picture; and the
+/// largest number of such faces.
 const NEAR: f64 = 64.;
 const MOST_SMALL: usize = 16;
-/// The largest number of threads by default, because decoder, blur and encoder run beside a search.
+/// The largest number of threads by default. The decoder, the blur and the encoder run at the same time as a search.
 const MOST_THREADS: usize = 4;
 
 #[derive(Clone)]
@@ -55,11 +55,10 @@ struct State {
     runner: Option<Runner>,
     info: Option<VideoInfo>,
     schedule: Schedule,
-    /// The faces that the last search has found, and whether that search was an additional one.
+    /// The faces of the last search, and whether that search was an additional one.
     faces: Vec<Face>,
     is_additional: bool,
-    /// The number of searches until the next one at twice the size; and the faces that the last search has found only
-    /// at that size.
+    /// The number of searches until the next one at twice the size; and the faces that the last search found only at that size.
     to_fine: u32,
     small: Vec<Face>,
 }
@@ -235,7 +234,7 @@ impl BaseTransformImpl for Element {
             .map_err(|reason| gst::error_msg!(gst::ResourceError::NotFound, ("{reason}")))?;
         let instructions = search::instructions();
         let threads = match settings.threads {
-            // The number of processors that the process may use, by its affinity and its control group's quota.
+            // The number of processors that the process may use, according to its affinity and the quota of its control group.
             0 => std::thread::available_parallelism().map_or(1, usize::from).min(MOST_THREADS),
             threads => threads as usize,
         };
@@ -262,7 +261,7 @@ impl BaseTransformImpl for Element {
 
     fn sink_event(&self, event: gst::Event) -> bool {
         if event.type_() == gst::EventType::FlushStop {
-            // cudagaussblur forgets its tracks.
+            // After a flush, cudagaussblur has forgotten its tracks, so the next frame has to be searched.
             self.state.lock().unwrap().restart();
         }
         self.parent_sink_event(search::without_pictures(event))
@@ -276,7 +275,8 @@ impl BaseTransformImpl for Element {
         is_answered
     }
 
-    /// Passes the buffer on. If others hold it, they keep theirs, and a copy gets the metas; it shares the memory, which is only read.
+    /// Passes the buffer on. If others hold it, a copy of the buffer gets the metas. The copy shares the memory, which is only
+    /// read.
     fn prepare_output_buffer(&self, inbuf: InputBuffer) -> Result<PrepareOutputBufferSuccess, gst::FlowError> {
         Ok(match inbuf {
             InputBuffer::Writable(_) => PrepareOutputBufferSuccess::InputBuffer,
@@ -323,8 +323,8 @@ impl BaseTransformImpl for Element {
 }
 
 impl State {
-    /// After a face that is near no face of the last search, the next frame is searched, too. Otherwise a face that
-    /// moves by more than its width between two searches would be a new object in each of them.
+    /// Makes the next frame an additional search if a face overlaps no face of the last search. Otherwise a face that moves by
+    /// more than its width between two searches would be a new object in each of them.
     fn follow(&mut self, found: &[Face]) {
         let is_new = |face: &Face| self.faces.iter().all(|before| overlap(&before.sides, &face.sides) == 0.);
         self.is_additional = !self.is_additional && found.iter().any(is_new);
@@ -334,14 +334,16 @@ impl State {
         self.faces = found.to_vec();
     }
 
-    /// The next frame does not continue the others: it is searched at both sizes.
+    /// Prepares for a frame that does not continue the earlier ones: it is searched, also at twice the size if `fine-every` is
+    /// set.
     fn restart(&mut self) {
         self.schedule.restart();
         self.to_fine = 0;
         self.small.clear();
     }
 
-    /// The faces of a frame. A search at twice the size finds smaller ones, and loses some of the others.
+    /// The faces of a frame. A search at twice the size finds smaller faces and loses some of the others, so the faces of both
+    /// sizes are joined.
     fn search(&mut self, buffer: &gst::BufferRef, settings: &Settings) -> Result<Vec<Face>, String> {
         let Some(info) = self.info.clone() else { return Err("a frame arrived before its caps".into()) };
         let full = [info.width(), info.height()];
@@ -369,7 +371,7 @@ impl State {
         Ok(found)
     }
 
-    /// The faces in a part of a frame: column, row, width and height. `scale` is the number of searched pixels for one
+    /// The faces in a part of a frame. `part` is column, row, width and height. `scale` is the number of searched pixels for each
     /// pixel of the frame.
     fn search_part(
         &mut self,
@@ -396,7 +398,7 @@ impl State {
     }
 }
 
-/// The part of a frame in which a face of the last search is searched again.
+/// The part of a frame in which a small face of the last search is searched again.
 fn around(face: &Face, full: [u32; 2], scale: f64) -> [u32; 4] {
     let [left, top, right, bottom] = face.sides;
     let side = (NEAR / scale).max(3. * (right - left).max(bottom - top)).ceil() as u32;

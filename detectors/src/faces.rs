@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
-//! The faces that CenterFace's outputs describe.
+//! Decodes the faces from the outputs of CenterFace.
 
 use crate::run::Plane;
 
-/// A face: its box in pixels of the frame, and the network's confidence, 0 to 1.
+/// A face: its box in pixels of the frame, and the confidence of the network, 0 to 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Face {
     /// Left, top, right, bottom.
@@ -11,20 +11,20 @@ pub struct Face {
     pub confidence: f32,
 }
 
-/// The largest number of cells that are examined, the most certain ones. Each face has a few cells.
+/// The largest number of cells that are examined, those with the highest confidence. Each face has a few cells.
 const MOST: usize = 2000;
-/// Pixels of the searched picture in a row or column of a cell.
+/// The side of a cell, in pixels of the searched picture.
 const CELL: f64 = 4.;
-/// Boxes that share more than this part of the smaller one's area are boxes of one face.
+/// Two boxes are of the same face if their intersection is at least this share of the smaller box.
 const SHARED: f64 = 0.3;
 
-/// An output of the network is infinite or no number.
+/// The error that an output of the network is infinite or not a number.
 #[derive(Debug, PartialEq)]
 pub struct NoNumber;
 
-/// The faces whose confidence exceeds `threshold`, in a frame of the size `full`. `heat` has each cell's confidence before the
-/// sigmoid; `sizes` the logarithms of its box's height and width in cells; `offsets` how far down and to the right of the cell's
-/// middle the box's centre lies.
+/// The faces whose confidence exceeds `threshold`, in a frame of the size `full`. For each cell, `heat` has the confidence before
+/// the sigmoid, and `sizes` has the logarithms of the box's height and width in cells. `offsets` has the distances from the
+/// middle of the cell down and right to the centre of the box, in cells.
 pub fn faces(
     heat: &Plane,
     sizes: &Plane,
@@ -50,7 +50,7 @@ pub fn faces(
             }
             let mut sides = [0.; 4];
             for (axis, cell) in [x, y].into_iter().enumerate() {
-                // The network's values are those of y, then of x.
+                // The network's values are for y, then for x.
                 let half = f64::from(size[1 - axis].exp()) * CELL / 2.;
                 let centre = (cell as f64 + f64::from(offset[1 - axis]) + 0.5) * CELL;
                 sides[axis] = (centre - half).clamp(0., limits[axis]) * scales[axis];
@@ -64,8 +64,8 @@ pub fn faces(
     Ok(distinct(&found))
 }
 
-/// The faces, the most certain ones first. Faces that share much of their area with a more certain one, or that have no
-/// area, are left out.
+/// The faces without duplicates, in the order of `found`, which begins with the highest confidence. A face is left out if it has
+/// no area, or shares much of its area with an earlier one.
 pub fn distinct(found: &[Face]) -> Vec<Face> {
     let mut faces: Vec<Face> = Vec::new();
     for face in found {
@@ -78,7 +78,7 @@ pub fn distinct(found: &[Face]) -> Vec<Face> {
     faces
 }
 
-/// The intersection of two boxes as a share of the smaller one.
+/// The area of the intersection of two boxes, divided by the area of the smaller box.
 pub fn overlap(a: &[f64; 4], b: &[f64; 4]) -> f64 {
     let common = |low: usize| (a[low + 2].min(b[low + 2]) - a[low].max(b[low])).max(0.);
     let area = |sides: &[f64; 4]| (sides[2] - sides[0]) * (sides[3] - sides[1]);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! The graph of a model's file, whatever its format: nodes with the operators of ONNX, and constants.
+//! The graph of a model, independent of the file's format: constants, and nodes with the operators of ONNX.
 
 use std::collections::HashMap;
 
@@ -10,7 +10,7 @@ pub struct Tensor {
 }
 
 impl Tensor {
-    /// The same values with the axes in this order. `None` if it does not have four axes.
+    /// The same constant with its axes in this order. `None` if it does not have four axes.
     pub fn transposed(&self, order: [usize; 4]) -> Option<Self> {
         let dims: [usize; 4] = self.dims[..].try_into().ok()?;
         let steps = [dims[1] * dims[2] * dims[3], dims[2] * dims[3], dims[3], 1];
@@ -28,9 +28,9 @@ pub struct Node<'a> {
     pub operator: &'a str,
     pub inputs: Vec<&'a str>,
     pub outputs: Vec<&'a str>,
-    /// Attributes of one integer or a list of them.
+    /// Attributes with one integer or a list of integers.
     pub integers: HashMap<&'a str, Vec<u64>>,
-    /// Attributes of one float.
+    /// Attributes with one float.
     pub floats: HashMap<&'a str, f32>,
 }
 

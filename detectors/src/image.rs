@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Small pictures of one channel, and the filter that fits such a picture to the edges of another one.
+//! Small pictures of one channel, and a filter that fits such a picture to the edges of another one.
 
-/// Values of 0 to 1, row by row.
+/// Values from 0 to 1, row by row.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Image {
     pub width: usize,
@@ -11,8 +11,8 @@ pub struct Image {
 
 /// The number of rows and columns on each side of a sample that a mean includes.
 const REACH: usize = 2;
-/// Of the guided filter: variance of colours that counts as noise; how often it is applied, and how much steeper its result is made in
-/// between.
+/// Parameters of the guided filter: the variance of colours that counts as noise; the number of passes; and the factor by which
+/// the result is made steeper between two passes.
 const NOISE: f32 = 1e-4;
 const PASSES: usize = 6;
 const STEEPER: f32 = 2.;
@@ -47,9 +47,9 @@ impl Image {
         self
     }
 
-    /// The picture in another size, bilinear, from centre to centre.
+    /// The picture in another size: bilinear, measured from centre to centre.
     pub fn scaled(&self, size: [usize; 2]) -> Self {
-        // If the height shrinks, rows are scaled first, so that fewer samples are left for the columns.
+        // If the height shrinks, rows are scaled first, so that fewer samples remain for the columns.
         if size[1] < self.height {
             self.scaled_rows(size[1]).scaled_columns(size[0])
         } else {
@@ -79,7 +79,7 @@ impl Image {
         scaled
     }
 
-    /// The largest of the five by five samples around each one.
+    /// Sets each sample to the largest of the five by five samples around it.
     pub fn largest(&self) -> Self {
         let mut wide = self.clone();
         for (row, to) in self.values.chunks_exact(self.width).zip(wide.values.chunks_exact_mut(self.width)) {
@@ -104,7 +104,8 @@ impl Image {
     }
 }
 
-/// The mean of the five by five samples around each one. Beyond the edges the outermost ones repeat. It keeps its memory.
+/// Computes the means of the five by five samples around each sample. Beyond the edges, the outermost samples repeat. The buffers
+/// are reused.
 #[derive(Default)]
 struct Means {
     padded: Vec<f32>,
@@ -121,8 +122,8 @@ impl Means {
             to[REACH..][..image.width].copy_from_slice(row);
             to[REACH + image.width..].fill(row[image.width - 1]);
         }
-        // Along rows, then along columns: sums of two and four samples, and a fifth one. Where a row ends, they reach into the next one;
-        // these sums are not read.
+        // Sums along rows, then along columns: sums of two samples, then of four, then a fifth one is added. At the end of a row,
+        // sums reach into the next row; these sums are not read.
         let Self { padded, sums: [twos, fours] } = self;
         twos.resize(columns * rows, 0.);
         fours.resize(columns * rows, 0.);
@@ -150,7 +151,8 @@ fn add(to: &mut [f32], a: &[f32], b: &[f32]) {
     }
 }
 
-/// For each of `count` samples along an axis of `given` ones: the two between which it lies, and how far it is from the first one.
+/// For each of `count` samples along an axis of `given` samples: the two given samples between which it lies, and its distance
+/// from the first.
 fn places(given: usize, count: usize) -> impl Iterator<Item = (usize, usize, f32)> {
     (0..count).map(move |i| {
         let place = ((i as f32 + 0.5) * given as f32 / count as f32 - 0.5).clamp(0., (given - 1) as f32);
@@ -159,13 +161,13 @@ fn places(given: usize, count: usize) -> impl Iterator<Item = (usize, usize, f32
     })
 }
 
-/// A guided filter (He et al., 2010): `values` at the places of the coarse guide, fitted to the edges of the guide. Around each place
-/// they become the linear function of red, green and blue that is nearest to them.
+/// A guided filter (He et al., 2010). Fits `values`, which have the size of the coarse guide, to the edges of the guide. Around
+/// each sample, the result is the linear function of red, green and blue that is nearest to `values`.
 pub fn fitted(values: &Image, guide: &[Image; 3], coarse: &[Image; 3]) -> Image {
     let mut means = Means::default();
     let [red, green, blue] = coarse;
     let [mean_r, mean_g, mean_b] = [means.of(red), means.of(green), means.of(blue)];
-    // The inverse of the symmetric matrix of the colours' covariances, by its cofactors.
+    // Computes the inverse of the colours' covariance matrix, which is symmetric, by its cofactors.
     let [mut rr, mut rg, mut rb] =
         [means.of_product(red, red), means.of_product(red, green), means.of_product(red, blue)];
     let [mut gg, mut gb, mut bb] =
@@ -219,7 +221,7 @@ pub fn fitted(values: &Image, guide: &[Image; 3], coarse: &[Image; 3]) -> Image 
     applied(&[r.scaled(size), g.scaled(size), b.scaled(size), offset.scaled(size)], guide)
 }
 
-/// The linear function of red, green and blue with these factors and this offset.
+/// Applies linear functions of red, green and blue, with these factors and this offset.
 fn applied([r, g, b, offset]: &[Image; 4], [red, green, blue]: &[Image; 3]) -> Image {
     let mut result = offset.clone();
     for (factors, colour) in [(r, red), (g, green), (b, blue)] {

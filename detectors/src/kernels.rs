@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: MPL-2.0
-//! The computation of a network's layer, for one row of pixels whose channels lie side by side. Two kernels take nearly
-//! all of the time: a dense one, from all channels of a window to all channels of a pixel, and a depthwise one, from a
-//! channel's window to the channel.
+//! Computes a layer of a network for one row of pixels, whose channels lie side by side. Two kernels take nearly all of the time.
+//! The dense kernel computes all channels of a pixel from all channels of a window. The depthwise kernel computes each channel of
+//! a pixel from the window of this channel.
 
 use crate::vector::{self, LANES, Vector};
 
-/// The vector instructions that the kernels use. A value proves that the processor has them.
+/// The vector instructions that the kernels use. A value of this type proves that the processor has them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Instructions(Set);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(not(target_arch = "x86_64"), expect(dead_code, reason = "sets of x86"))]
 enum Set {
-    /// The instructions that every processor of the architecture has: SSE2, NEON.
+    /// The instructions that every processor of the architecture has, such as SSE2 or NEON.
     Baseline,
     Avx2,
     Avx512,
 }
 
 impl Instructions {
-    /// All instruction sets that this processor has, the fastest one last.
+    /// All instruction sets that this processor has. The fastest one is the last.
     pub fn all() -> Vec<Self> {
         let all = [Set::Baseline].into_iter();
         #[cfg(target_arch = "x86_64")]
@@ -42,7 +42,7 @@ impl Instructions {
     }
 }
 
-/// Weights of a linear function, in panels of `LANES` outputs. The inputs of a window are ordered by row, pixel and channel.
+/// The weights of a linear function, in panels of `LANES` outputs. The inputs of a window are ordered by row, pixel and channel.
 pub struct Dense {
     inputs: usize,
     outputs: usize,
@@ -53,7 +53,7 @@ pub struct Dense {
 }
 
 impl Dense {
-    /// `weight` is called with an output and an input.
+    /// Makes the panels. `weight` returns the weight for an output and an input.
     pub fn new(inputs: usize, bias: &[f32], weight: impl Fn(usize, usize) -> f32) -> Self {
         let panels = bias.len().div_ceil(LANES);
         let mut this = Self {
@@ -71,7 +71,8 @@ impl Dense {
         this
     }
 
-    /// Multiplies each output by a factor and adds an offset. If there are more outputs than factors, both repeat from the start.
+    /// Multiplies each output by a factor and adds an offset. If there are more outputs than factors, factors and offsets repeat
+    /// from the start.
     pub fn scale(&mut self, factors: &[f32], offsets: &[f32]) {
         for output in 0..self.outputs {
             let (panel, lane, factor) = (output / LANES, output % LANES, factors[output % factors.len()]);
@@ -81,17 +82,19 @@ impl Dense {
     }
 }
 
-/// Weights of a window of each channel, in groups of `LANES` channels.
+/// The weights of a window for each channel, in groups of `LANES` channels.
 pub struct Depthwise {
     channels: usize,
-    /// `[group][side x side][LANES]`. If the number of channels is no multiple of `LANES`, the last group overlaps the one before.
+    /// `[group][side x side][LANES]`. If the number of channels is not a multiple of `LANES`, the last group overlaps the one
+    /// before.
     weights: Vec<[f32; LANES]>,
     /// `[group][LANES]`
     bias: Vec<[f32; LANES]>,
 }
 
 impl Depthwise {
-    /// `weights` has the weights of a channel's window side by side. `None` if there are fewer than `LANES` channels.
+    /// Makes the groups. In `weights`, the weights of a channel's window lie side by side. `None` if there are fewer than `LANES`
+    /// channels.
     pub fn new(side: usize, bias: &[f32], weights: &[f32]) -> Option<Self> {
         let (channels, area) = (bias.len(), side * side);
         let last = channels.checked_sub(LANES)?;
@@ -108,54 +111,55 @@ impl Depthwise {
 /// The pixels from which a pixel of the output is computed.
 #[derive(Clone, Copy, Debug)]
 pub struct Window {
-    /// Rows and columns: 1, 3 or 5.
+    /// The number of rows and of columns: 1, 3 or 5.
     pub side: usize,
-    /// Pixels from one window to the next, 1 or 2.
+    /// The distance from one window to the next in pixels, 1 or 2.
     pub stride: usize,
-    /// How far the centre of the first window lies below and to the right of the first pixel, 0 or 1.
+    /// The distance down and right from the first pixel to the centre of the first window, 0 or 1.
     pub shift: usize,
 }
 
 /// The operation of a layer for each pixel of its output.
 pub enum Operation {
-    /// Reads a window of one or three rows.
+    /// A linear function of all channels in a window of one or three rows.
     Dense { weights: Dense, window: Window },
-    /// Reads a window, of three or five rows, of each channel by itself.
+    /// For each channel, a linear function of this channel in a window of three or five rows.
     Depthwise { weights: Depthwise, window: Window },
-    /// Makes 2x2 pixels of one. The weights are those of even and of odd rows of the output.
+    /// Makes 2x2 pixels from each pixel. The first weights are for even rows of the output, the second for odd rows.
     Double([Dense; 2]),
-    /// Makes 2x2 pixels of one, bilinear, from centre to centre. Beyond the edges the outermost pixels repeat.
+    /// Makes 2x2 pixels from each pixel: bilinear, from centre to centre. Beyond the edges, the outermost pixels repeat.
     Enlarge,
-    /// Multiplies each channel by a factor, or nothing if there are no factors.
+    /// Multiplies each channel by a factor. Without factors, the channels stay unchanged.
     Multiply,
     /// The mean of all pixels.
     Mean,
 }
 
-/// Zeros on each side of a row.
+/// The number of zero pixels on each side of a row.
 pub const BORDER: usize = 2;
 
-/// A row of a layer's output: the operation, then ReLU, then an addition. `Enlarge` ignores both, and `Multiply` the ReLU.
+/// The computation of one row of a layer's output: the operation, then ReLU, then an addition. `Enlarge` ignores both, and
+/// `Multiply` ignores ReLU.
 pub struct Row<'a> {
     pub operation: &'a Operation,
-    /// The channels of the input.
+    /// The number of channels of the input.
     pub channels: usize,
-    /// The rows of the input around the window's centre, which is the third one, with a border of `BORDER` pixels.
+    /// The rows of the input around the centre of the window, with a border of `BORDER` pixels. The third row is the centre.
     pub inputs: [&'a [f32]; 5],
     /// For `Operation::Multiply`: a value for each channel.
     pub factors: Option<&'a [f32]>,
     pub is_odd: bool,
     pub relu: bool,
-    /// Values of the output's size.
+    /// The values to add, as many as the output has.
     pub add: Option<&'a [f32]>,
 }
 
 impl Row<'_> {
     pub fn compute(&self, instructions: Instructions, output: &mut [f32]) {
-        /// Calls a kernel of the instruction set.
+        /// Calls a kernel for the instruction set.
         macro_rules! call {
             ($kernel:ident $(::<$($constant:literal),*>)?, $($argument:expr),*) => {
-                // SAFETY: a value of `Instructions` exists only where the processor has them.
+                // SAFETY: a value of `Instructions` exists only if the processor has these instructions.
                 unsafe {
                     match instructions.0 {
                         #[cfg(target_arch = "x86_64")]
@@ -223,15 +227,16 @@ impl Row<'_> {
 }
 
 impl Window {
-    /// The first pixel of the first window in a row with its border.
+    /// The first pixel of the first window, in a row with its border.
     fn start(self) -> usize {
         assert!(matches!(self.side, 1 | 3 | 5) && matches!(self.stride, 1 | 2));
         BORDER + self.shift - self.side / 2
     }
 }
 
-/// Both kernels for an instruction set, each a function of its own, because the compiler keeps the sums in registers only in small
-/// functions. A tile of the dense one has at most so many pixels and panels that its sums and a panel's weights fit into the registers.
+/// Both kernels for one instruction set. Each is a separate function, because the compiler keeps the sums in registers only in
+/// small functions. A tile of the dense kernel has at most $pixels pixels and $panels panels, so that its sums and the weights of
+/// a panel fit into the registers.
 macro_rules! kernels {
     ($module:ident, $vector:ident, $pixels:literal, $panels:literal $(, $feature:literal)?) => {
         mod $module {
@@ -241,7 +246,7 @@ macro_rules! kernels {
             /// The processor has the instructions.
             $(#[target_feature(enable = $feature)])?
             pub unsafe fn dense<const N: usize>(row: &Row, weights: &Dense, inputs: [&[f32]; N], step: usize, output: &mut [f32]) {
-                // SAFETY: the instructions are enabled here.
+                // SAFETY: this function enables the instructions.
                 unsafe { super::dense::<vector::$vector, $pixels, $panels, N>(row, weights, inputs, step, output) };
             }
 
@@ -254,7 +259,7 @@ macro_rules! kernels {
                 start: usize,
                 output: &mut [f32],
             ) {
-                // SAFETY: the instructions are enabled here.
+                // SAFETY: this function enables the instructions.
                 unsafe { super::depthwise::<vector::$vector, SIDE, STRIDE>(row, weights, start, output) };
             }
         }
@@ -264,16 +269,16 @@ macro_rules! kernels {
 kernels!(avx512, Avx512, 12, 2, "avx512f");
 #[cfg(target_arch = "x86_64")]
 kernels!(avx2, Avx2, 6, 1, "avx2,fma");
-// SSE2 has sixteen registers of four values; a vector takes four of them. ARM has thirty-two such registers.
+// SSE2 has sixteen registers of four values, and a vector takes four of them. ARM has thirty-two such registers.
 #[cfg(target_arch = "x86_64")]
 kernels!(baseline, Baseline, 3, 1);
 #[cfg(not(target_arch = "x86_64"))]
 kernels!(baseline, Baseline, 6, 1);
 
-/// `step`: values from one window to the next.
+/// The dense kernel. `step` is the distance from one window to the next, in values.
 ///
 /// # Safety
-/// This and all functions below require the instructions of `V`.
+/// This function and all functions below require that the processor has the instructions of `V`.
 #[inline(always)]
 unsafe fn dense<V: Vector, const M: usize, const P: usize, const N: usize>(
     row: &Row,
@@ -288,12 +293,12 @@ unsafe fn dense<V: Vector, const M: usize, const P: usize, const N: usize>(
     while panel < weights.bias.len() {
         let is_wide = panel + P <= weights.bias.len();
         for number in 0..tiles {
-            // Tiles of about the same size: a small one takes as long as a full one.
+            // All tiles have about the same size, because a small one takes as long as a full one.
             let (first, end) = (number * pixels / tiles, (number + 1) * pixels / tiles);
             macro_rules! sizes {
                 ($($size:literal)*) => {
                     match end - first {
-                        // SAFETY: this is inlined into a function that enables the instructions of `V`.
+                        // SAFETY: this code is inlined into a function that enables the instructions of `V`.
                         $($size if $size <= M => unsafe {
                             if is_wide {
                                 tile::<V, $size, P, N>(row, weights, panel, inputs, step, first, output)
@@ -311,7 +316,7 @@ unsafe fn dense<V: Vector, const M: usize, const P: usize, const N: usize>(
     }
 }
 
-/// `P` panels of `M` pixels, `first` and those after it.
+/// Computes `P` panels, from `panel` on, of `M` pixels, from `first` on.
 #[inline(always)]
 unsafe fn tile<V: Vector, const M: usize, const P: usize, const N: usize>(
     row: &Row,
@@ -324,18 +329,20 @@ unsafe fn tile<V: Vector, const M: usize, const P: usize, const N: usize>(
 ) {
     let share = weights.inputs / N;
     let panels: [_; P] = std::array::from_fn(|p| &weights.weights[(panel + p) * weights.inputs..][..weights.inputs]);
-    // SAFETY: this is inlined into a function that enables the instructions of `V`.
+    // SAFETY: this code is inlined into a function that enables the instructions of `V`.
     let mut sums: [[V; P]; M] = [std::array::from_fn(|p| unsafe { V::load(&weights.bias[panel + p]) }); M];
     for (n, input) in inputs.iter().enumerate() {
         let input = &input[first * step..][..(M - 1) * step + share];
         for i in 0..share {
-            // SAFETY: a panel has `share` weights for each of `inputs`, and this is inlined into a function that enables the instructions of `V`.
+            // SAFETY: a panel has `share` weights for each of `inputs`. This code is inlined into a function that enables the
+            // instructions of `V`.
             let weights: [V; P] = std::array::from_fn(|p| unsafe { V::load(panels[p].get_unchecked(n * share + i)) });
             for (m, sums) in sums.iter_mut().enumerate() {
-                // SAFETY: `input` was cut so that it ends with value share - 1 of pixel M - 1.
+                // SAFETY: `input` was cut to end with value share - 1 of pixel M - 1. This code is inlined into a function that
+                // enables the instructions of `V`.
                 let value = unsafe { V::splat(*input.get_unchecked(m * step + i)) };
                 for (sum, weights) in sums.iter_mut().zip(weights) {
-                    // SAFETY: this is inlined into a function that enables the instructions of `V`.
+                    // SAFETY: this code is inlined into a function that enables the instructions of `V`.
                     *sum = unsafe { sum.plus_product(value, weights) };
                 }
             }
@@ -344,12 +351,12 @@ unsafe fn tile<V: Vector, const M: usize, const P: usize, const N: usize>(
     let start = panel * LANES;
     let width = (weights.outputs - start).min(P * LANES);
     for (m, sums) in sums.into_iter().enumerate() {
-        // SAFETY: this is inlined into a function that enables the instructions of `V`.
+        // SAFETY: this code is inlined into a function that enables the instructions of `V`.
         unsafe { finish(row, sums, (first + m) * weights.outputs + start, width, output) };
     }
 }
 
-/// `start`: the first value of the first window in a row.
+/// The depthwise kernel. `start` is the index of the first value of the first window in a row.
 #[inline(always)]
 unsafe fn depthwise<V: Vector, const SIDE: usize, const STRIDE: usize>(
     row: &Row,
@@ -362,12 +369,12 @@ unsafe fn depthwise<V: Vector, const SIDE: usize, const STRIDE: usize>(
     let inputs: [_; SIDE] = std::array::from_fn(|y| &row.inputs[(5 - SIDE) / 2 + y][start..]);
     assert!(inputs.iter().all(|input| input.len() >= ((pixels - 1) * STRIDE + SIDE) * channels));
     assert!(weights.weights.len() == weights.bias.len() * SIDE * SIDE && channels >= LANES);
-    // All channels of so few pixels stay in the first-level cache.
+    // All channels of 16 pixels stay in the first-level cache.
     for start in (0..pixels).step_by(16) {
         let end = pixels.min(start + 16);
         for (group, (bias, places)) in weights.bias.iter().zip(weights.weights.chunks_exact(SIDE * SIDE)).enumerate() {
-            // SAFETY: this is inlined into a function that enables the instructions of `V`; the lengths of the inputs and the number of
-            // channels are asserted above.
+            // SAFETY: this code is inlined into a function that enables the instructions of `V`. The lengths of the inputs and
+            // the number of channels are asserted above.
             unsafe {
                 let (mut first, channel) = (start, (group * LANES).min(channels - LANES));
                 let places = std::array::from_fn(|y| std::array::from_fn(|x| V::load(&places[y * SIDE + x])));
@@ -384,7 +391,8 @@ unsafe fn depthwise<V: Vector, const SIDE: usize, const STRIDE: usize>(
     }
 }
 
-/// `LANES` channels, `channel` and those after it, of `M` pixels, `first` and those after it. The caller has checked that each input reaches to the end of the last window.
+/// Computes `LANES` channels, from `channel` on, of `M` pixels, from `first` on. The caller has checked that each input reaches
+/// to the end of the last window.
 #[inline(always)]
 #[expect(clippy::too_many_arguments, reason = "each is a value of the loop around it")]
 unsafe fn depthwise_tile<V: Vector, const M: usize, const SIDE: usize, const STRIDE: usize>(
@@ -402,7 +410,8 @@ unsafe fn depthwise_tile<V: Vector, const M: usize, const SIDE: usize, const STR
         for (m, sum) in sums.iter_mut().enumerate() {
             for (x, weights) in weights.iter().enumerate() {
                 let start = ((first + m) * STRIDE + x) * channels + channel;
-                // SAFETY: `depthwise` asserts the lengths of the inputs, and this is inlined into a function that enables the instructions of `V`.
+                // SAFETY: `depthwise` asserts the lengths of the inputs. This code is inlined into a function that enables the
+                // instructions of `V`.
                 unsafe {
                     let values = input.get_unchecked(start..start + LANES).as_chunks().0.get_unchecked(0);
                     *sum = sum.plus_product(V::load(values), *weights);
@@ -411,18 +420,18 @@ unsafe fn depthwise_tile<V: Vector, const M: usize, const SIDE: usize, const STR
         }
     }
     for (m, sum) in sums.into_iter().enumerate() {
-        // SAFETY: this is inlined into a function that enables the instructions of `V`.
+        // SAFETY: this code is inlined into a function that enables the instructions of `V`.
         unsafe { finish(row, [sum], (first + m) * channels + channel, LANES, output) };
     }
 }
 
-/// Stores the first `width` sums at `place`, after ReLU and the addition.
+/// Applies ReLU and the addition to the first `width` sums, and stores them at `place`.
 #[inline(always)]
 unsafe fn finish<V: Vector, const P: usize>(row: &Row, sums: [V; P], place: usize, width: usize, output: &mut [f32]) {
     let (outputs, last_output) = output[place..][..width].as_chunks_mut::<LANES>();
     let (adds, last_add) = row.add.map_or(&[][..], |add| &add[place..][..width]).as_chunks::<LANES>();
     for (p, sum) in sums.into_iter().enumerate() {
-        // SAFETY: this is inlined into a function that enables the instructions of `V`.
+        // SAFETY: this code is inlined into a function that enables the instructions of `V`.
         unsafe {
             let mut sum = sum.at_least(V::splat(if row.relu { 0. } else { f32::NEG_INFINITY }));
             if let Some(add) = adds.get(p) {

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Two GStreamer elements that find faces and people, which `cudagaussblur` then covers. They run on the processor,
-//! without any inference library, and attach regions of interest to frames.
+//! Two GStreamer elements that find faces and people, so that `cudagaussblur` can cover them. They run on the processor, without
+//! an inference library, and attach regions of interest to frames.
 //!
-//! `centerface` finds faces. `selfiesegmentation` finds people and attaches their mask. Alone it finds one person who
-//! fills the picture; behind `centerface` it finds people of any size.
-//! [HIDING](https://github.com/cudagaussblur/cudagaussblur/blob/main/docs/HIDING.md#masks) says how to use them and
-//! what they find.
+//! `centerface` finds faces. `selfiesegmentation` finds people and attaches their mask. Alone, it finds one person who fills the
+//! picture; behind `centerface`, it finds people of any size.
+//! [HIDING](https://github.com/cudagaussblur/cudagaussblur/blob/main/docs/HIDING.md#masks) says how to use both elements and what
+//! they find.
 //!
 //! Programs that link this crate register the elements with [`plugin_register_static`]. The modules are public for the project's own
 //! tests and benches, without any promise of stability.
 //!
-//! Both elements read small pictures of a frame (`sampler`) and run networks on them. `search` has their common part.
-//! `centerface` attaches the `faces` that the outputs of its network describe. `selfiesegmentation` makes a mask of all
-//! `people` from the outputs of two networks, and fits the mask to the edges of an `image`. `model` finds the models'
-//! files. `onnx` and `tflite` read a file into a `graph`. `network` makes a list of layers from a graph, and `run` runs
-//! this list, by the `kernels` on `vector`s.
+//! Both elements read small pictures of a frame (`sampler`) and run networks on them. `search` has the code that both share.
+//! `centerface` attaches the `faces` that the outputs of its network describe. `selfiesegmentation` makes a mask of all `people`
+//! from the outputs of two networks, and fits the mask to the edges of an `image`. `model` finds the files of the models. `onnx`
+//! and `tflite` read a file into a `graph`. `network` makes a list of layers from a graph, and `run` computes these layers with
+//! the `kernels`, which work on `vector`s.
 
 mod centerface;
 #[doc(hidden)]
@@ -63,13 +63,14 @@ mod plugin {
     );
 }
 
-/// Registers the elements for this process, without a plugin file. Call it after `gst::init`, from any thread; once they are registered,
-/// a further call does nothing.
+/// Registers the elements for this process, without a plugin file. Call it after `gst::init`, from any thread. Further calls do
+/// nothing once the elements are registered.
 ///
 /// # Errors
 /// If GStreamer refuses the plugin.
 pub fn plugin_register_static() -> Result<(), gst::glib::BoolError> {
-    // GStreamer makes a new factory for each registration and frees the one before, whose templates other threads may be reading.
+    // For each registration, GStreamer makes a new factory and frees the earlier one, whose templates other threads may be
+    // reading. So the elements are registered only once.
     static REGISTERED: once_cell::sync::OnceCell<()> = once_cell::sync::OnceCell::new();
     REGISTERED.get_or_try_init(plugin::plugin_desc::plugin_register_static).copied()
 }

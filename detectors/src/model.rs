@@ -13,12 +13,12 @@ use crate::{
     tflite,
 };
 
-/// The longest side of a picture that a file may ask for, and the largest number of values in all planes.
+/// The longest side of a picture that a file may request, and the largest number of values in all planes.
 const MOST_SIDE: usize = 4096;
 const MOST_VALUES: usize = 1 << 26;
 
-/// A model's file: the file that the property names, or else the first one of this name in the folders. If there is
-/// none, `Err` names the folders, and the script that downloads the model.
+/// The file of a model: the file that the property names, or else the first file with this name in the search folders. If there
+/// is none, `Err` names the folders and the script that downloads the model.
 pub fn find(property: Option<String>, name: &str, script: &str) -> Result<PathBuf, String> {
     if let Some(path) = property.filter(|path| !path.is_empty()).map(PathBuf::from) {
         return if path.is_file() {
@@ -52,12 +52,12 @@ pub fn find(property: Option<String>, name: &str, script: &str) -> Result<PathBu
     })
 }
 
-/// Reads the network of a file. `Err` says why it is not CenterFace.
+/// Reads a network from a file. `Err` says why it is not CenterFace.
 pub fn centerface(path: &Path, instructions: Instructions, threads: usize) -> Result<Runner, String> {
     let bytes = std::fs::read(path).map_err(|error| error.to_string())?;
     let graph = onnx::graph(&bytes).ok_or("it is no ONNX file, or a damaged one")?;
     let network = Network::new(&graph, graph.outputs.get(..3).ok_or("it has fewer than three outputs")?)?;
-    // Confidence, size and offset for each of 4x4 pixels.
+    // Confidence, size and offset for each cell of 4x4 pixels.
     let expected = [1, 2, 2].map(|channels| Shape { channels, halved: Some(2) });
     if network.outputs.iter().map(|plane| network.planes[*plane]).ne(expected) {
         return Err("its outputs are not those of CenterFace".into());
@@ -65,7 +65,8 @@ pub fn centerface(path: &Path, instructions: Instructions, threads: usize) -> Re
     Runner::new(network, instructions, threads)
 }
 
-/// Reads the network of a file, whose output is the confidence of each pixel before the sigmoid. `Err` says why it is no segmentation.
+/// Reads a network from a file. Its output is the confidence of each pixel before the sigmoid. `Err` says why the network is not
+/// a segmentation.
 pub fn segmentation(path: &Path, instructions: Instructions, threads: usize) -> Result<Runner, String> {
     let bytes = std::fs::read(path).map_err(|error| error.to_string())?;
     let graph = tflite::graph(&bytes).ok_or("it is no TensorFlow Lite file, or a damaged one")?;

@@ -8,20 +8,20 @@ use crate::{
     kernels::{Dense, Depthwise, Operation, Window},
 };
 
-/// How often a picture may be halved.
+/// The largest number of times that the sides of a picture may be halved.
 const MOST_HALVED: u32 = 6;
-/// The largest number of channels of a plane, and of layers.
+/// The largest number of channels of a plane, and the largest number of layers.
 const MOST_CHANNELS: usize = 1024;
 const MOST_LAYERS: usize = 256;
 
-/// Reads a plane and writes another one: the operation, then the activation, then the addition of a third plane.
+/// A layer reads a plane and writes another one: first the operation, then the activation, then the addition of a third plane.
 pub struct Layer {
     pub operation: Operation,
     pub input: usize,
     pub output: usize,
     pub activation: Activation,
     pub add: Option<usize>,
-    /// For `Operation::Multiply`: the plane of one pixel whose values multiply the channels.
+    /// For `Operation::Multiply`: the plane whose values multiply the channels. It has one pixel.
     pub factors: Option<usize>,
 }
 
@@ -29,7 +29,7 @@ pub struct Layer {
 pub enum Activation {
     None,
     Relu,
-    /// Neither is followed by an addition.
+    /// No addition follows `HardSwish` or `Sigmoid`.
     HardSwish,
     Sigmoid,
 }
@@ -44,7 +44,7 @@ impl Layer {
         }
     }
 
-    /// The row of the input around which a row of the output lies.
+    /// The row of the input at the centre of the rows from which a row of the output is computed.
     pub fn centre(&self, row: usize) -> usize {
         match self.operation {
             Operation::Dense { window, .. } | Operation::Depthwise { window, .. } => row * window.stride + window.shift,
@@ -53,34 +53,36 @@ impl Layer {
         }
     }
 
-    /// Whether it needs the whole input before its first row, or rows beside the edge that are no zeros, or more than three.
+    /// Whether the input must be stored as a whole plane. This holds if the layer needs all rows before its first one, rows
+    /// beyond the edge that are not zeros, or more than three rows.
     pub fn needs_plane(&self) -> bool {
         matches!(self.operation, Operation::Mean | Operation::Enlarge) || self.side() > 3
     }
 
-    /// The layer's output is set when the layer is added to a network.
+    /// Makes a layer without an output, which is set when the layer is added to a network.
     fn new(operation: Operation, input: usize) -> Self {
         Self { operation, input, output: 0, activation: Activation::None, add: None, factors: None }
     }
 
-    /// Whether an activation can follow in the same layer.
+    /// Whether the layer can also apply an activation.
     fn is_convolution(&self) -> bool {
         matches!(self.operation, Operation::Dense { .. } | Operation::Depthwise { .. } | Operation::Double(_))
     }
 
-    /// Whether an addition can follow in the same layer.
+    /// Whether the layer can also add another plane.
     fn takes_addition(&self) -> bool {
         let is_simple = matches!(self.activation, Activation::None | Activation::Relu);
         is_simple && (self.is_convolution() || matches!(self.operation, Operation::Multiply))
     }
 
-    /// The planes that it reads.
+    /// The planes that the layer reads.
     pub fn reads(&self) -> impl Iterator<Item = usize> {
         std::iter::once(self.input).chain(self.add).chain(self.factors)
     }
 }
 
-/// The size of a plane: its channels, and how often both sides of the picture were halved. `None`: it has one pixel.
+/// The shape of a plane: its number of channels, and how often both sides of the picture were halved. If `halved` is `None`, the
+/// plane has one pixel.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Shape {
     pub channels: usize,
@@ -88,18 +90,19 @@ pub struct Shape {
 }
 
 pub struct Network {
-    /// Each one reads planes that earlier ones have written. Every plane but plane 0, the picture, is written by one layer.
+    /// The layers. Each one reads planes that earlier layers have written. Every plane except plane 0, the picture, is written by
+    /// one layer.
     pub layers: Vec<Layer>,
     pub planes: Vec<Shape>,
-    /// The requested planes.
+    /// The planes that were requested.
     pub outputs: Vec<usize>,
-    /// Width and height of the picture that it was made for, if the file states them.
+    /// Width and height of the picture that the network was made for, if the file states them.
     pub size: Option<[usize; 2]>,
 }
 
 impl Network {
-    /// Makes the layers that compute the tensors of these names. A sigmoid at the end is left out. `Err` names the node
-    /// that is not supported, and the reason.
+    /// Makes the layers that compute the tensors with these names. A sigmoid at the end is left out. `Err` names the node that is
+    /// not supported, and the reason.
     pub fn new<'a>(graph: &'a Graph<'a>, outputs: &[&'a str]) -> Result<Self, String> {
         let picture = Shape { channels: 3, halved: Some(0) };
         let network = Self { layers: Vec::new(), planes: vec![picture], outputs: Vec::new(), size: graph.size };
@@ -128,7 +131,7 @@ impl Network {
         Ok(network)
     }
 
-    /// The sides of a picture must be multiples of it.
+    /// The number of which the sides of a picture must be multiples.
     pub fn multiple(&self) -> usize {
         1 << self.planes.iter().filter_map(|plane| plane.halved).max().unwrap_or(0)
     }
@@ -136,7 +139,7 @@ impl Network {
 
 struct Builder<'a> {
     graph: &'a Graph<'a>,
-    /// The number of references to a name: by inputs of nodes, and by the requested outputs.
+    /// How often a name is read: by inputs of nodes, and as a requested output.
     readers: HashMap<&'a str, usize>,
     /// The plane that holds the values of a name.
     names: HashMap<&'a str, usize>,
@@ -144,13 +147,13 @@ struct Builder<'a> {
 }
 
 impl<'a> Builder<'a> {
-    /// Adds a node's layer, or its work to the layer before it. Returns the plane that holds the node's output.
+    /// Adds the layer of a node, or adds the node's work to the layer before it. Returns the plane that holds the node's output.
     fn node(&mut self, node: &'a Node<'a>) -> Result<usize, String> {
         match node.operator {
             "Conv" | "ConvTranspose" => self.convolution(node),
             "Relu" => self.activate(node, Activation::Relu),
             "HardSwish" => self.activate(node, Activation::HardSwish),
-            // The consumer of the output applies it.
+            // The user of the output applies this sigmoid.
             "Sigmoid" if node.outputs.iter().all(|output| !self.is_read(output)) => self.plane(node, 0),
             "Sigmoid" => self.activate(node, Activation::Sigmoid),
             "Add" => {
@@ -225,7 +228,7 @@ impl<'a> Builder<'a> {
         let input = self.plane(node, 0)?;
         let Shape { channels, halved } = self.network.planes[input];
         let Tensor { dims, values } = self.constant(node, 1)?;
-        // Reads an attribute that must have one value in all dimensions.
+        // Reads an attribute that must have the same value in all dimensions.
         let integer = |name, default| {
             let all = node.integers.get(name).map_or(&[][..], Vec::as_slice);
             let value = *all.first().unwrap_or(&default);
@@ -244,7 +247,7 @@ impl<'a> Builder<'a> {
                 "{channels} channels to {outputs} by weights {dims:?}, stride {stride}, pads {pads:?}, groups {group} are not supported"
             )
         };
-        // Rows above the picture, columns to its left, rows below it, columns to its right.
+        // `pads` has the rows above the picture, the columns to its left, the rows below it, and the columns to its right.
         let &[pad, left, below, right] = pads else { return Err(unsupported()) };
         if bias.len() != outputs || side != width || outputs > MOST_CHANNELS || [pad, below] != [left, right] {
             return Err(unsupported());
@@ -259,7 +262,7 @@ impl<'a> Builder<'a> {
                 });
                 (Operation::Double(rows), halved.map(|halved| halved - 1))
             }
-            // The picture's sides are multiples of the stride.
+            // These conditions suffice because the picture's sides are multiples of the stride.
             (false, 1, 1) | (false, 3 | 5, 1 | 2)
                 if pad <= side as u64 / 2
                     && below <= side as u64
@@ -278,7 +281,7 @@ impl<'a> Builder<'a> {
                 } else {
                     None
                 };
-                // A centre lies in the plane, so that its window ends within the zeros around the plane.
+                // All centres must lie in the plane, so that the windows end within the zeros around the plane.
                 let is_inside = window.shift < window.stride;
                 let fits = halved.map_or(side == 1, |halved| halved <= MOST_HALVED) && is_inside;
                 (operation.filter(|_| fits).ok_or_else(unsupported)?, halved)
@@ -309,7 +312,7 @@ impl<'a> Builder<'a> {
         })
     }
 
-    /// Changes the layer whose output is an input of the node, so that it computes the node's output instead.
+    /// Changes the layer whose output is this input of the node, so that it computes the node's output instead.
     fn replace(
         &mut self,
         node: &Node<'a>,

@@ -3,13 +3,13 @@
 
 use crate::graph::{Graph, Node, Tensor};
 
-/// A value of a protobuf message: a number, or the bytes of anything else.
+/// A value of a protobuf message: a number, or bytes for all other types.
 enum Value<'a> {
     Number(u64),
     Bytes(&'a [u8]),
 }
 
-/// The fields of a protobuf message, with their numbers. `None` if it is malformed.
+/// The fields of a protobuf message, each with its number. `None` if the message is malformed.
 fn fields(mut data: &[u8]) -> Option<Vec<(u64, Value<'_>)>> {
     let mut all = Vec::new();
     while !data.is_empty() {
@@ -41,7 +41,7 @@ fn varint(data: &mut &[u8]) -> Option<u64> {
     None
 }
 
-/// The numbers of a repeated field: one, or several that are packed.
+/// The numbers of a repeated field: a single number, or several packed ones.
 fn numbers(value: &Value) -> Option<Vec<u64>> {
     let mut packed = match value {
         Value::Number(number) => return Some(vec![*number]),
@@ -58,7 +58,8 @@ fn text(bytes: &[u8]) -> Option<&str> {
     std::str::from_utf8(bytes).ok()
 }
 
-/// A constant and its name; `None` if it has no floats. Its dimensions agree with the number of its values.
+/// The name of a constant, and the constant itself if its values are floats. `None` if it is malformed, or if its dimensions do
+/// not agree with the number of its values.
 fn tensor(data: &[u8]) -> Option<(&str, Option<Tensor>)> {
     let (mut name, mut dims, mut values, mut kind) = ("", Vec::new(), Vec::new(), 0);
     for (field, value) in fields(data)? {
@@ -66,7 +67,7 @@ fn tensor(data: &[u8]) -> Option<(&str, Option<Tensor>)> {
             (1, value) => dims.append(&mut numbers(&value)?),
             (2, Value::Number(number)) => kind = number,
             (8, Value::Bytes(bytes)) => name = text(bytes)?,
-            // Floats that are packed, or raw.
+            // These fields have floats, packed or raw.
             (4 | 9, Value::Bytes(bytes)) => {
                 values.extend(bytes.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)));
             }
@@ -109,7 +110,7 @@ fn node(data: &[u8]) -> Option<Node<'_>> {
     Some(node)
 }
 
-/// The graph of a model. `None` if the data is no ONNX file.
+/// The graph of a model. `None` if the data is not an ONNX file.
 pub fn graph(data: &[u8]) -> Option<Graph<'_>> {
     let mut graph = Graph::default();
     for (field, value) in fields(data)? {

@@ -1,36 +1,36 @@
 // SPDX-License-Identifier: MPL-2.0
-//! The boxes in which people are searched, and the mask of the people that were found.
+//! Finds the boxes in which people are searched, and makes the mask of the people that were found.
 
 use crate::image::{Image, fitted};
 
-/// The box of a person, in heights of the face: its width, its height, and how far its upper edge lies above the face's centre.
-/// Measured with benches/hiding/scenes.py.
+/// The box of a person, in heights of the face: its width, its height, and the distance from its upper edge down to the centre of
+/// the face. Measured with benches/hiding/scenes.py.
 const WIDE: f64 = 5.;
 const TALL: f64 = 7.;
 const ABOVE: f64 = 1.1;
-/// A person whose face has more than this share of the picture's shorter side fills the picture.
+/// A person fills the picture if the face is higher than this share of the picture's shorter side.
 const FILLS: f64 = 0.22;
 /// Faces whose centres differ by less than this many face heights belong to one person.
 const SAME: f64 = 1.25;
 /// A person is lost if no sample of the box reaches this confidence.
 const LOST: f32 = 0.5;
-/// When no face was found for this time, the whole picture is searched in addition to the box of a person who is
-/// followed, because the face may have been a false detection.
+/// If no face was found for this time, the whole picture is searched, too, in addition to the box of each person who is followed,
+/// because the face may have been a false detection.
 const STALE: gst::ClockTime = gst::ClockTime::SECOND;
-/// The largest number of boxes that are searched in a frame, those of the largest faces. If there are more, the whole
-/// picture is searched, too.
+/// The largest number of boxes that are searched in a frame. They are those of the largest faces. If there are more faces, the
+/// whole picture is searched, too.
 const MOST: usize = 32;
-/// A sample shows the person completely if the filter's result exceeds the threshold by this value.
+/// A sample shows the person completely if the result of the filter exceeds the threshold by this value.
 const SOFT: f32 = 0.5;
-/// Changes of a colour from one frame to the next. Changes up to the first value are noise; from the second value on
-/// they are motion.
+/// Thresholds for the change of a colour from one frame to the next. A change up to `STILL` is noise; from `MOVED` on it is
+/// motion.
 const STILL: f32 = 2. / 255.;
 const MOVED: f32 = 8. / 255.;
 
-/// Samples of a grid: left, top, right, bottom.
+/// The sides of a box in samples of a grid: left, top, right, bottom.
 pub type Sides = [usize; 4];
 
-/// Someone whose face was found.
+/// A person whose face was found.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Person {
     /// The centre of the face, column and row, and its height, in samples of the coarse grid.
@@ -38,7 +38,7 @@ pub struct Person {
     pub face: f64,
     /// The time of the last frame in which the face was found.
     seen_at: Option<gst::ClockTime>,
-    /// The mean place of the person that the model found in the box at the last search.
+    /// The mean place, at the last search, of the samples that the model gave to the person.
     mean: Option<[f64; 2]>,
 }
 
@@ -47,19 +47,19 @@ impl Person {
         Self { centre, face, seen_at: now, mean: None }
     }
 
-    /// Whether the face has not been found for a long or an unknown time.
+    /// Whether the face was last found long ago, or at an unknown time.
     pub fn is_stale(&self, now: Option<gst::ClockTime>) -> bool {
         let since = now.zip(self.seen_at).and_then(|(now, seen)| now.checked_sub(seen));
         since.is_none_or(|since| since > STALE)
     }
 
-    /// Whether it is at the place of another face.
+    /// Whether this face and the other one belong to the same person.
     pub fn is_same(&self, other: &Self) -> bool {
         (0..2).all(|axis| (self.centre[axis] - other.centre[axis]).abs() <= SAME * other.face)
     }
 
-    /// The box of a grid of this size in which the model looks for the person. The lower edge of the picture cuts the
-    /// box down to a square, and then moves it up. If the person fills the picture, the box is the whole grid.
+    /// The box, on a grid of this size, in which the model looks for the person. Near the lower edge of the picture, the box
+    /// becomes lower until it is a square; then it moves up. If the person fills the picture, the box is the whole grid.
     pub fn sides(&self, size: [usize; 2]) -> Sides {
         let [columns, rows] = size;
         if self.face > FILLS * columns.min(rows) as f64 {
@@ -72,8 +72,8 @@ impl Person {
         [left, top, left + square[0], (top + tall).min(rows)]
     }
 
-    /// Moves the face by the distance that the mean place of the person in the box has moved since the last search.
-    /// `None` if nobody is in the box.
+    /// Moves the face by the distance that the person's mean place has moved since the last search. `None` if nobody is in the
+    /// box.
     pub fn follow(mut self, confidence: &Image, [left, top, ..]: Sides) -> Option<Self> {
         let mut sums = [0.; 3];
         for (y, row) in confidence.values.chunks_exact(confidence.width).enumerate() {
@@ -96,9 +96,9 @@ impl Person {
     }
 }
 
-/// The boxes to search on a grid of this size, each with the people in it. `faces` are the people whose faces were
-/// found, `followed` the people of the last search. The whole grid is one of the boxes if a person fills it, or if no
-/// face was found for a long time.
+/// The boxes to search on a grid of this size, each with the people in it. `faces` are the people whose faces were found, and
+/// `followed` the people of the last search. The whole grid is one of the boxes if a person fills it, if no face was found for a
+/// long time, or if there are more than `MOST` people.
 pub fn boxes(
     mut faces: Vec<Person>,
     followed: &[Person],
@@ -126,23 +126,27 @@ pub fn boxes(
     boxes
 }
 
-/// The mask of all people of a stream, which follows the edges of the picture and is averaged over time where the picture does not change.
+/// The mask of all people in a stream. It follows the edges of the picture, and is averaged over time where the picture does not
+/// change.
 pub struct Mask {
-    /// Width and height of the mask and of the guide, and of the coarse grid, on which the model's confidence is fitted.
+    /// Width and height of the mask and of its guide; and those of the coarse grid, on which the confidence of the model is
+    /// fitted.
     pub size: [usize; 2],
     pub coarse: [usize; 2],
     /// The mask of the last frame, and its guide on the coarse grid.
     last: Option<(Image, [Image; 3])>,
-    /// The share of the new result in the mask, since the last frame that a model has searched.
+    /// The share that the next result of the models gets, for each sample: the largest share since the last frame that they have
+    /// searched.
     new: Image,
-    /// The average of the models' results.
+    /// The average over time of the models' results.
     pub confidence: Image,
 }
 
 impl Mask {
-    /// For a picture of this size.
+    /// A mask for a picture of this size.
     pub fn new(picture: [usize; 2]) -> Self {
-        // The mask has a sample for each cell of the grid of cudagaussblur's weights, which would narrow a finer one.
+        // The mask has a sample for each cell of the grid on which cudagaussblur computes weights. If the mask were finer,
+        // cudagaussblur would narrow it.
         let longer = picture[0].max(picture[1]);
         let cell = longer.div_ceil(512).next_power_of_two();
         let size = picture.map(|side| (side / cell).max(2));
@@ -151,8 +155,8 @@ impl Mask {
         Self { size, coarse, last: None, new, confidence }
     }
 
-    /// The mask of the next frame. `guide` is the frame at the size of the mask. `found` is the models' result for it,
-    /// if they have searched it. `smooth` is the share of the last mask in the new one where nothing changes.
+    /// Computes the mask of the next frame. `guide` is the frame in the size of the mask. `found` is the models' result, if they
+    /// have searched this frame. `smooth` is the share of the last mask in the new one where nothing changes.
     pub fn next(&mut self, guide: &[Image; 3], found: Option<&Image>, smooth: f32) -> &Image {
         let coarse = guide.each_ref().map(|plane| plane.scaled(self.coarse));
         let new = match &self.last {
@@ -175,7 +179,7 @@ impl Mask {
     }
 }
 
-/// The share of the new result where the picture changes by more than noise, light and exposure.
+/// The share of the new result. It grows where the picture changes by more than noise, light and exposure.
 fn changed(coarse: &[Image; 3], before: &[Image; 3], smooth: f32) -> Image {
     let changes: [Image; 3] = std::array::from_fn(|i| {
         let change = coarse[i].with(&before[i], |now, before| now - before);
@@ -189,8 +193,8 @@ fn changed(coarse: &[Image; 3], before: &[Image; 3], smooth: f32) -> Image {
     largest.map(|change| ((change - STILL) / (MOVED - STILL)).clamp(1. - smooth, 1.))
 }
 
-/// The samples of a mask for cudagaussblur, and their rectangle in it. region-mode=outside shows no sample below 128
-/// and shows samples of 255 completely; inside leaves samples of 0 uncovered. `None` if nobody is in the picture.
+/// The samples of a mask for cudagaussblur, and their rectangle in the mask. region-mode=outside shows no sample below 128, and
+/// shows samples of 255 completely. region-mode=inside leaves samples of 0 uncovered. `None` if nobody is in the picture.
 pub fn samples(mask: &Image, threshold: f32) -> Option<(Sides, Vec<u8>)> {
     let lower = 128. / threshold.max(1e-6);
     let value = |value: f32| (value * lower).clamp(0., 128.) + ((value - threshold) * (127. / SOFT)).clamp(0., 127.);
@@ -201,7 +205,7 @@ pub fn samples(mask: &Image, threshold: f32) -> Option<(Sides, Vec<u8>)> {
     let bottom = mask.height - rows().rev().position(|row| row.iter().any(is_person))?;
     let left = rows().filter_map(|row| row.iter().position(is_person)).min()?;
     let right = rows().filter_map(|row| row.iter().rposition(is_person)).max()? + 1;
-    // A sample around the person: if the person is lost, cudagaussblur covers the box.
+    // The box is one sample larger than the person on each side, because cudagaussblur covers the box if the person is lost.
     let [left, top] = [left, top].map(|side| side.saturating_sub(1));
     let [right, bottom] = [(right + 1).min(mask.width), (bottom + 1).min(mask.height)];
     let inside = rows().take(bottom).skip(top).flat_map(|row| row[left..right].iter().copied()).collect();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Runs a network on the processor. If only the next layer reads a layer's output, both layers run row by row together,
-//! so that rows of many channels stay in the cache.
+//! Runs a network on the processor. If only the next layer reads the output of a layer, both layers are computed together, row by
+//! row, so that rows with many channels stay in the cache.
 
 use std::{ops::Range, sync::Mutex};
 
@@ -11,12 +11,13 @@ use crate::{
     network::{Activation, Layer, Network},
 };
 
-/// Larger planes do not fit into the cache, so those that only the next layer reads are not stored.
+/// The largest plane, in bytes, that is stored although only the next layer reads it. Larger planes do not fit into the cache.
 const STORED: usize = 1 << 20;
-/// The least number of rows in a band, if a chain of layers has windows. Each band computes the rows around its edges once more.
+/// The smallest number of rows in a band, for chains of layers with windows. Each band computes the rows around its edges once
+/// more.
 const LEAST_ROWS: usize = 12;
 
-/// Floats whose first address is a multiple of 64, so that no vector crosses a cache line.
+/// Floats that start at a multiple of 64 bytes, so that no vector crosses a cache line.
 #[derive(Default)]
 struct Floats {
     data: Vec<f32>,
@@ -39,7 +40,7 @@ impl Floats {
     }
 }
 
-/// Rows of pixels, surrounded by a border of zeros.
+/// A plane: rows of pixels, surrounded by a border of zeros.
 #[derive(Default)]
 pub struct Plane {
     pub width: usize,
@@ -62,11 +63,11 @@ impl Plane {
         &self.data.get()[(row + BORDER) * self.pitch()..][BORDER * self.channels..][..self.width * self.channels]
     }
 
-    /// Calls `work` for each row, with its number and one of `workers`, on as many threads as there are workers.
+    /// Calls `work` for each row, with one of `workers` and the number of the row, on as many threads as there are workers.
     fn fill<W: Send>(&mut self, workers: &mut [W], least: usize, work: impl Fn(&mut W, usize, &mut [f32]) + Sync) {
         let (pitch, border, height, threads) = (self.pitch(), BORDER * self.channels, self.height, workers.len());
         let rest = Mutex::new((0, &mut self.data.get_mut()[BORDER * pitch..][..height * pitch]));
-        // Bands get smaller and smaller, so that all threads end at about the same time.
+        // The bands become smaller and smaller, so that all threads finish at about the same time.
         let next = || {
             let mut rest = rest.lock().unwrap();
             let (first, left) = (rest.0, height - rest.0);
@@ -89,10 +90,11 @@ impl Plane {
     }
 }
 
-/// Rows of a ring buffer beside the borders of its plane, so that it has four.
+/// The height of the plane that stores a ring buffer. With its borders, the plane has four rows.
 const RING: usize = 4 - 2 * BORDER;
 
-/// The latest three rows of a plane, as a ring buffer of one thread. A fourth row holds zeros, for rows outside of the plane.
+/// The latest three rows of a plane, as a ring buffer of one thread. A fourth row holds zeros, which stand for rows outside of
+/// the plane.
 #[derive(Default)]
 struct Ring {
     rows: Plane,
@@ -101,7 +103,7 @@ struct Ring {
     next: usize,
 }
 
-/// The state of a thread: a ring buffer for each plane that is not stored, and the row of the chain's output that it has computed last.
+/// The state of a thread: a ring buffer for each plane that is not stored, and the last computed row of the chain's output.
 #[derive(Default)]
 struct Worker {
     rings: Vec<Ring>,
@@ -114,15 +116,16 @@ pub struct Runner {
     /// The threads, if there are more than one.
     pool: Option<ThreadPool>,
     planes: Vec<Plane>,
-    /// Ranges of layers that run together, row by row. Only the last plane of a range is stored.
+    /// Ranges of layers that are computed together, row by row. Only the output of the last layer of a range is stored.
     chains: Vec<Range<usize>>,
     workers: Vec<Worker>,
-    /// Planes of at most this many bytes are stored even if only the next layer reads them. Set it before the first picture.
+    /// Planes of at most this many bytes are stored even if only the next layer reads them. Set this field before the first
+    /// picture.
     pub stored: usize,
 }
 
 impl Runner {
-    /// `Err` says why the threads cannot be started.
+    /// Makes a runner. `Err` says why its threads cannot be started.
     pub fn new(network: Network, instructions: Instructions, threads: usize) -> Result<Self, String> {
         let threads = threads.max(1);
         let pool = ThreadPoolBuilder::new().num_threads(threads).thread_name(|i| format!("detector-{i}"));
@@ -140,18 +143,18 @@ impl Runner {
     /// Width and height of the picture that the network was made for.
     ///
     /// # Panics
-    /// If its file does not state them.
+    /// If the file of the network does not state them.
     pub fn size(&self) -> [usize; 2] {
         self.network.size.expect("the file states the size")
     }
 
-    /// The plane of the network's output of this number.
+    /// The plane of the network's output with this number.
     pub fn output(&self, number: usize) -> &Plane {
         &self.planes[self.network.outputs[number]]
     }
 
-    /// Computes the outputs for a picture whose sides are multiples of `Network::multiple`. `read` writes a row of it: red, green
-    /// and blue of each pixel, 0 to 255.
+    /// Computes the outputs for a picture whose sides are multiples of `Network::multiple`. `read` writes a row of the picture:
+    /// red, green and blue of each pixel, in the range for which the network was trained.
     pub fn run(&mut self, width: usize, height: usize, read: impl Fn(usize, &mut [f32]) + Sync) {
         if [self.planes[0].width, self.planes[0].height] != [width, height] {
             self.resize(width, height);
@@ -167,7 +170,7 @@ impl Runner {
                 let has_windows = layers[1..].iter().any(|layer| layer.side() > 1);
                 output.fill(workers, if has_windows { LEAST_ROWS } else { 1 }, |worker, row, output| {
                     let rings = &mut worker.rings[chain.start..chain.end - 1];
-                    // At the start of a band the ring buffers hold no rows that precede it.
+                    // At the start of a band, the ring buffers have no rows of this band.
                     if worker.latest.replace(row).is_none_or(|latest| latest + 1 != row) {
                         let mut first = row;
                         for (ring, reader) in rings.iter_mut().zip(&layers[1..]).rev() {
@@ -218,14 +221,14 @@ impl Runner {
     }
 }
 
-/// Computes a row of the last layer, and before it the rows of the layers before it that it needs.
+/// Computes a row of the last layer. First computes the rows of the earlier layers that it needs.
 fn compute(layers: &[Layer], rings: &mut [Ring], planes: &[Plane], set: Instructions, row: usize, output: &mut [f32]) {
     let (layer, before) = layers.split_last().expect("a chain has a layer");
     if matches!(layer.operation, Operation::Mean) {
         mean(&planes[layer.input], output);
     } else {
         let (centre, reach) = (layer.centre(row), layer.side() / 2);
-        // The rows around the centre, as rows of the plane or the ring with their borders. Those outside are zeros.
+        // The numbers of the rows around the centre, in a plane or a ring buffer with borders. Rows outside are zeros.
         let mut numbers = [0, 1, 2, 3, 4].map(|place| centre + place);
         let input = if let Some((ring, rings)) = rings.split_last_mut() {
             while ring.next <= (centre + reach).min(ring.height - 1) {
@@ -263,7 +266,7 @@ fn mean(plane: &Plane, output: &mut [f32]) {
     let mut sums = vec![0.; plane.channels];
     output.fill(0.);
     for row in 0..plane.height {
-        // Row by row, so that sums of many values stay exact enough.
+        // The sums of each row are computed separately, so that sums of many values stay accurate.
         sums.fill(0.);
         for pixel in plane.row(row).chunks_exact(plane.channels) {
             sums.iter_mut().zip(pixel).for_each(|(sum, value)| *sum += value);

@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Reads a small picture directly from a frame: only the samples that it needs, and only their upper 8 bits. A luma,
-//! RGB or grey sample of the small picture is the mean of four samples of the frame.
+//! Reads a small picture directly from a frame. It reads only the samples that it needs, and only their upper 8 bits. A luma, RGB
+//! or grey sample of the small picture is the mean of four samples of the frame, unless both pictures have the same size.
 
 use gst_video::{VideoColorMatrix, VideoColorRange, VideoFormatFlags, VideoInfo};
 
-/// The places of a component's samples in a frame's bytes. A place is the sum of its row's and its column's entry. If
-/// only one sample is read, both entries are the same.
+/// The places in a frame's bytes of the samples of one component. A place is the sum of an entry of its row and an entry of its
+/// column. If only one sample is read, both entries are equal.
 struct Places<'a> {
     data: &'a [u8],
     columns: Vec<[usize; 2]>,
     rows: Vec<[usize; 2]>,
-    /// The position of the upper 8 bits in a sample of more than 8 bits. Such a sample has two bytes, the lower one
+    /// The position of the upper 8 bits in a sample of more than 8 bits. Such a sample has two bytes, the least significant one
     /// first.
     shift: Option<u32>,
     is_mean: bool,
 }
 
 impl Places<'_> {
-    /// Writes a row of samples. Each one is the mean of four samples of the frame, or one sample.
+    /// Writes a row of samples. Each is a sample of the frame, or the mean of four samples.
     fn read(&self, y: usize, output: &mut [f32]) {
         let [above, below] = self.rows[y].map(|start| &self.data[start..]);
         match self.shift {
@@ -42,11 +42,12 @@ impl Places<'_> {
     }
 }
 
-/// A function that writes a row of the small picture of this size: red, green and blue of each pixel, whole numbers from 0 to 255.
+/// Returns a function that writes a row of a small picture of this size: red, green and blue of each pixel, whole numbers from 0
+/// to 255.
 ///
-/// `data` has the frame's bytes, `planes` the offset and the stride of each plane. The picture that the caps describe
-/// begins at the column and row `corner`. The small picture shows the part `part` of it: column, row, width and height.
-/// `None` if a sample would lie outside of the bytes.
+/// `data` has the bytes of the frame, and `planes` the offset and the stride of each plane. The picture that the caps describe
+/// begins in the frame at the column and row `corner`. The small picture shows the part `part` of it: column, row, width and
+/// height. Returns `None` if a sample would lie outside of the bytes.
 pub fn sampler<'a>(
     info: &VideoInfo,
     data: &'a [u8],
@@ -62,8 +63,8 @@ pub fn sampler<'a>(
     let components = (0..if format.n_components() < 3 { 1 } else { 3 }).map(|c| {
         let (offset, stride) = *planes.get(format.plane()[c] as usize)?;
         let start = isize::try_from(offset).ok()?.checked_add(format.poffset()[c] as isize)?;
-        // The places at which samples are read, in eighths of a sample of the small picture. If two samples are equally
-        // near, both are read, so that the small picture is not shifted.
+        // The places at which the frame is read, in eighths of a sample of the small picture. If two samples of the frame are
+        // equally near to a place, both are read, so that the small picture is not shifted.
         let shares = if full == size || is_yuv && c > 0 { [4, 4] } else { [2, 6] };
         let places = |axis: usize, sub: u32, step: isize, start: isize| {
             let place = |sample: usize| usize::try_from((sample as isize).checked_mul(step)?.checked_add(start)?).ok();
@@ -80,7 +81,7 @@ pub fn sampler<'a>(
         let depth = format.depth()[c];
         let shift = (depth > 8).then(|| format.shift()[c] + depth - 8);
         let after = usize::from(shift.is_some());
-        // Places ascend or descend, so that all of them lie between the places of the corners.
+        // Places ascend or descend, so all of them lie between the places of the corners.
         let ends = |places: &[[usize; 2]]| Some([places.first()?[0], places.last()?[1]]);
         let (row_ends, column_ends) = (ends(&rows)?, ends(&columns)?);
         let is_inside = |row: usize, column: usize| {
@@ -119,7 +120,7 @@ pub fn sampler<'a>(
             } else {
                 [one(0), one(1), one(2)]
             };
-            // The network has learnt from bytes.
+            // The network was trained with whole numbers.
             *output = rgb.map(|value| f32::from(value as u8));
         }
     })

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! The common part of both elements: which frames are searched, how a frame is read, and how searches are reported.
+//! The code that both elements share: it decides which frames are searched, reads a frame, and reports the times of searches.
 
 use std::{
     collections::VecDeque,
@@ -11,14 +11,14 @@ use gst_video::{VideoCropMeta, VideoInfo, VideoMeta, VideoRegionOfInterestMeta};
 
 use crate::{kernels::Instructions, sampler::sampler};
 
-/// 8 or 10 bits a channel. Frames are not converted: only the samples that the small picture needs are read.
+/// Formats with 8 or 10 bits a channel. Frames are not converted: only the samples that the small picture needs are read.
 const CAPS: &str = ", format=(string){ I420, YV12, NV12, NV21, Y42B, Y444, YUY2, UYVY, RGB, BGR, RGBx, BGRx, xRGB, xBGR, RGBA, BGRA, \
                     ARGB, ABGR, GRAY8, I420_10LE, P010_10LE, I422_10LE, Y444_10LE }, width=(int)[ 16, 32767 ], \
                     height=(int)[ 16, 32767 ]";
-/// CUDA memory is read like any other memory. GStreamer downloads a frame when it is mapped, so frames that are not
-/// searched stay on the device.
+/// CUDA memory is read like any other memory. GStreamer downloads a frame when it is mapped, so frames that are not searched stay
+/// on the device.
 const MEMORIES: [&str; 2] = ["video/x-raw(memory:CUDAMemory)", "video/x-raw"];
-/// Number of recent searches from which the latency and the mean time are computed.
+/// The number of recent searches from which the latency and the mean time are computed.
 const RECENT: usize = 16;
 /// In a live stream, a warning is posted after this number of consecutive searches that took longer than the time
 /// between them.
@@ -38,12 +38,12 @@ pub fn instructions() -> Instructions {
     Instructions::all().pop().expect("every processor has the baseline")
 }
 
-/// Which frames are searched.
+/// Decides which frames are searched.
 #[derive(Default)]
 pub struct Schedule {
-    /// Frames to pass before the next search.
+    /// The number of frames that are skipped before the next search.
     to_skip: u32,
-    /// Timestamps of the frame that was searched last, and of the latest frame.
+    /// The timestamps of the last frame that was searched, and of the latest frame.
     searched_at: Option<gst::ClockTime>,
     previous: Option<gst::ClockTime>,
     /// The time between the last two frames that were searched.
@@ -51,13 +51,13 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// The next frame is searched.
+    /// Makes the next frame one that is searched.
     pub fn restart(&mut self) {
         self.to_skip = 0;
     }
 
-    /// Whether this frame has to be searched: one frame in `every`, and more frames if searches would otherwise be more
-    /// than `longest` apart.
+    /// Whether this frame has to be searched. One frame in `every` is searched, and more if searches would otherwise be more than
+    /// `longest` apart.
     pub fn is_due(&mut self, buffer: &gst::BufferRef, every: u32, longest: gst::ClockTime) -> bool {
         if buffer.flags().contains(gst::BufferFlags::DISCONT) {
             self.restart();
@@ -87,7 +87,7 @@ pub struct Searches {
     pub searched: u64,
     /// The number of consecutive searches that took longer than the time between them.
     slow: u32,
-    /// The durations of the last searches, the latency that is reported, and when it changed.
+    /// The durations of the last searches, the reported latency, and the time when it changed.
     durations: VecDeque<Duration>,
     latency: Duration,
     changed_at: Option<Instant>,
@@ -100,8 +100,8 @@ impl Searches {
         (self.durations.iter().sum::<Duration>() / self.durations.len().max(1) as u32).as_nanos() as u64
     }
 
-    /// Adds the time of a search to the minimum of a latency query that upstream has answered: a search delays its frame and those that
-    /// arrive meanwhile. The maximum latency is upstream's, because the element buffers nothing.
+    /// Adds the time of a search to the minimum of a latency query that upstream has answered, because a search delays its frame
+    /// and the frames that arrive meanwhile. The maximum stays that of upstream, because the element buffers nothing.
     pub fn add_latency(&mut self, direction: gst::PadDirection, query: &mut gst::QueryRef) {
         if let (gst::PadDirection::Src, gst::QueryViewMut::Latency(latency)) = (direction, query.view_mut()) {
             let (live, min, max) = latency.result();
@@ -110,7 +110,7 @@ impl Searches {
         }
     }
 
-    /// Notes a search, and the time since the previous one.
+    /// Records a search and the time since the previous one.
     pub fn note(&mut self, duration: Duration, interval: Option<gst::ClockTime>, now: Instant) -> Reports {
         self.searched += 1;
         let is_slow = interval.is_some_and(|interval| duration.as_nanos() > u128::from(interval.nseconds()));
@@ -123,20 +123,20 @@ impl Searches {
         }
     }
 
-    /// True if a longer latency has to be reported. This happens once a second at most, and a shorter latency is never
-    /// reported, because playback falters whenever a pipeline sets its latency anew.
+    /// Whether a longer latency has to be reported. This happens at most once a second, and a shorter latency is never reported,
+    /// because playback falters whenever a pipeline changes its latency.
     fn is_longer(&mut self, duration: Duration, now: Instant) -> bool {
         self.durations.truncate(RECENT - 1);
         self.durations.push_front(duration);
         let mut sorted: Vec<_> = self.durations.iter().copied().collect();
         sorted.sort_unstable();
-        // The second longest: a single search may have been interrupted, and the first one also allocates.
+        // Uses the second longest search, because a single search may have been interrupted, and the first one also allocates.
         let Some(long) = sorted.len().checked_sub(2).map(|place| sorted[place]) else { return false };
         let is_due = self.changed_at.is_none_or(|changed| now.duration_since(changed) >= Duration::from_secs(1));
         if long <= self.latency || !is_due {
             return false;
         }
-        // An eighth more, so that searches whose durations vary a little do not change the latency again and again.
+        // Adds an eighth, so that small variations of the durations do not change the latency again and again.
         self.latency = long * 9 / 8;
         self.changed_at = Some(now);
         true
@@ -152,7 +152,7 @@ pub struct Reports {
 }
 
 impl Reports {
-    /// Posts the messages, without a lock held. `cure` says which properties make searches faster.
+    /// Posts the messages; the caller must hold no lock. `cure` says which properties make searches faster.
     pub fn post(self, element: &gst::Element, cure: &str) {
         if self.is_longer {
             let _ = element.post_message(gst::message::Latency::builder().src(element).build());
@@ -171,8 +171,7 @@ impl Reports {
     }
 }
 
-/// The event without the pictures among its tags, such as a cover picture of the file. A muxer would copy these
-/// uncovered pictures.
+/// Removes pictures from the tags of an event, such as the cover picture of a file. A muxer would copy these uncovered pictures.
 pub fn without_pictures(event: gst::Event) -> gst::Event {
     let gst::EventView::Tag(tag) = event.view() else { return event };
     let mut tags = tag.tag_owned();
@@ -183,8 +182,8 @@ pub fn without_pictures(event: gst::Event) -> gst::Event {
     gst::event::Tag::builder(tags).seqnum(event.seqnum()).build()
 }
 
-/// Attaches a box. A box of no size says that the detector has handled the frame, so that cudagaussblur's
-/// on-missing=auto covers only frames that have lost their metas.
+/// Attaches a box. A box of size 0 says that the detector has handled the frame. So with on-missing=auto, cudagaussblur covers
+/// only frames that have lost their metas.
 pub fn attach<'a>(
     buffer: &'a mut gst::BufferRef,
     label: &str,
@@ -193,13 +192,13 @@ pub fn attach<'a>(
     VideoRegionOfInterestMeta::add(buffer, label, (x, y, width, height))
 }
 
-/// A param of a region with the detector's confidence, 0 to 1.
+/// A param for a region, with the confidence of the detector from 0 to 1.
 pub fn detection(confidence: f32) -> gst::Structure {
     gst::Structure::builder("detection").field("confidence", f64::from(confidence)).build()
 }
 
-/// Calls `read` with a function that writes a row of a small picture of this size, of a part of the frame: column, row, width and height.
-/// `Err` says why the frame cannot be read.
+/// Calls `read` with a function that writes rows of a small picture of this size. The picture shows a part of the frame: column,
+/// row, width and height. `Err` says why the frame cannot be read.
 pub fn with_picture<T>(
     buffer: &gst::BufferRef,
     info: &VideoInfo,
@@ -208,9 +207,9 @@ pub fn with_picture<T>(
     read: impl FnOnce(&(dyn Fn(usize, &mut [f32]) + Sync)) -> T,
 ) -> Result<T, String> {
     let full = [info.width(), info.height()];
-    // A GstVideoCropMeta of the size of the caps says where the caps' picture is in a larger frame. A crop of another
-    // size shows a part of the caps' picture; then the whole picture is searched. cudagaussblur counts detections from
-    // this corner.
+    // If the size of a GstVideoCropMeta is that of the caps, it says where the picture of the caps lies in a larger frame. A crop
+    // of another size shows a part of that picture; then the whole picture is searched. cudagaussblur counts the positions of
+    // detections from the same corner.
     let corner = match buffer.meta::<VideoCropMeta>().map(|crop| crop.rect()) {
         Some((x, y, width, height)) if [width, height] == full => [x, y],
         _ => [0, 0],

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MPL-2.0
 //! The element `selfiesegmentation`, which runs MediaPipe's two models of that name.
 //!
-//! Alone it finds one person who fills the picture, by the landscape model. Behind a detector of faces it looks for a
-//! person around each face (a GstVideoRegionOfInterestMeta with the label `face`). It does so with the square model, in
-//! a box that is a multiple of the face. If the face is large, or if there is no face, the landscape model searches the
-//! whole picture. While a face is not found, the box follows the mask. One region `person` holds the masks of all
-//! people.
+//! Alone, it finds one person who fills the picture, by the landscape model. Behind a detector of faces, it looks for a person
+//! around each face (a GstVideoRegionOfInterestMeta with the label `face`). It searches with the square model, in a box whose
+//! size is a multiple of the face's size. If the face is large, or if there is no face, the landscape model searches the whole
+//! picture. While a face is not found, its box follows the mask. One region `person` holds the masks of all people.
 
 use std::{
     sync::{LazyLock, Mutex},
@@ -31,7 +30,7 @@ static CAT: LazyLock<gst::DebugCategory> = LazyLock::new(|| {
     gst::DebugCategory::new("selfiesegmentation", gst::DebugColorFlags::empty(), Some("Finds people"))
 });
 
-/// Longest time between two frames that a model sees. At a low rate `every` alone would exceed it.
+/// The longest time between two frames that a model searches. At a low frame rate, `every` alone would exceed it.
 const LONGEST: gst::ClockTime = gst::ClockTime::SECOND;
 
 #[derive(Clone)]
@@ -58,12 +57,12 @@ struct State {
     schedule: Schedule,
 }
 
-/// The state of the frames since the caps.
+/// The state that belongs to the current caps.
 struct Stream {
     info: VideoInfo,
     mask: Mask,
     people: Vec<Person>,
-    /// Whether a detector of faces has found none for long, in the last frame that a model saw.
+    /// Whether, in the last frame that a model searched, a detector of faces had found no face for a long time.
     is_faceless: bool,
 }
 
@@ -267,7 +266,8 @@ impl BaseTransformImpl for Element {
         is_answered
     }
 
-    /// Passes the buffer on. If others hold it, they keep theirs, and a copy gets the metas; it shares the memory, which is only read.
+    /// Passes the buffer on. If others hold it, a copy of the buffer gets the metas. The copy shares the memory, which is only
+    /// read.
     fn prepare_output_buffer(&self, inbuf: InputBuffer) -> Result<PrepareOutputBufferSuccess, gst::FlowError> {
         Ok(match inbuf {
             InputBuffer::Writable(_) => PrepareOutputBufferSuccess::InputBuffer,
@@ -304,7 +304,7 @@ impl BaseTransformImpl for Element {
 }
 
 impl State {
-    /// Attaches the mask of people to a frame. If a search is due, the models first search the frame.
+    /// Attaches the mask of people to a frame. If a search is due, the models search the frame first.
     fn mark(&mut self, buffer: &mut gst::BufferRef, is_due: bool, settings: &Settings) -> Result<(), String> {
         let (Some(networks), Some(stream)) = (&mut self.networks, &mut self.stream) else {
             return Err("a frame arrived before its caps".into());
@@ -357,7 +357,7 @@ impl State {
 }
 
 impl Stream {
-    /// The output of the models for a frame, on the coarse grid.
+    /// The combined output of the models for a frame, on the coarse grid.
     fn search(
         &mut self,
         buffer: &gst::BufferRef,
@@ -406,7 +406,7 @@ impl Stream {
         Ok(found)
     }
 
-    /// The people whose faces a detector in front of this element has found in this frame, and whether there is such a detector.
+    /// The people whose faces a detector before this element has found in this frame, and whether there is such a detector.
     fn faces(&self, buffer: &gst::BufferRef) -> (Vec<Person>, bool) {
         let (full, scale) =
             ([self.info.width(), self.info.height()], self.mask.coarse[1] as f64 / f64::from(self.info.height()));
@@ -414,8 +414,8 @@ impl Stream {
         let mut people = Vec::new();
         let mut has_finder = false;
         for meta in buffer.iter_meta::<VideoRegionOfInterestMeta>() {
-            // The meta's own method has no answer for the quark 0.
-            // SAFETY: the pointer is to the live meta that `meta` borrows.
+            // The field is read directly, because the meta's method cannot return the quark 0.
+            // SAFETY: the pointer is that of the live meta that `meta` borrows.
             let label = unsafe { (*meta.as_ptr()).roi_type };
             has_finder |= labels.contains(&label);
             let (x, y, width, height) = meta.rect();
@@ -429,12 +429,12 @@ impl Stream {
     }
 }
 
-/// That a sample is a person's, 0 to 1.
+/// The confidence that a sample belongs to a person, from 0 to 1.
 fn confidence(network: &Runner) -> Result<Image, String> {
     let plane = network.output(0);
     let values = (0..plane.height).flat_map(|y| plane.row(y)).map(|value| 1. / (1. + (-value).exp())).collect();
     let image = Image { width: plane.width, height: plane.height, values };
-    // Comparisons with such values are false, as if nobody were in the picture.
+    // Comparisons with values that are not finite would be false, as if nobody were in the picture.
     if image.values.iter().all(|value| value.is_finite()) {
         Ok(image)
     } else {
@@ -442,7 +442,7 @@ fn confidence(network: &Runner) -> Result<Image, String> {
     }
 }
 
-/// Sides of a box on a grid of this size, in pixels of the frame.
+/// The sides of a box on a grid of this size, in pixels of the frame.
 fn pixels([left, top, right, bottom]: Sides, size: [usize; 2], full: [u32; 2]) -> [u32; 4] {
     let pixel = |place: usize, axis: usize| (place as f64 * f64::from(full[axis]) / size[axis] as f64).round() as u32;
     [pixel(left, 0), pixel(top, 1), pixel(right, 0), pixel(bottom, 1)]

@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Reads the graph of a TensorFlow Lite file, a FlatBuffer, as the same graph in the operators and layouts of ONNX. Constants are
-//! 32-bit or 16-bit floats. Numbers of fields, operators and types are those of TensorFlow Lite's schema.fbs.
+//! Reads the graph of a TensorFlow Lite file, which is a FlatBuffer, with the operators and layouts of ONNX. Constants are 32-bit
+//! or 16-bit floats. The numbers of fields, operators and types are those of TensorFlow Lite's schema.fbs.
 
 use std::collections::HashMap;
 
 use crate::graph::{Graph, Node, Tensor};
 
-/// The longest vector of numbers: dimensions of a tensor, inputs and outputs of an operation or of the graph.
+/// The length of the longest vector of numbers that is read. Such vectors are the dimensions of a tensor, and the inputs and
+/// outputs of an operation or of the graph.
 const MOST_NUMBERS: usize = 16;
 
-/// A table of a FlatBuffer, at a position of the file. Each function returns `None` if it would read outside of the
-/// file.
+/// A table of a FlatBuffer, at a position in the file. Each function returns `None` if it would read outside of the file.
 #[derive(Clone, Copy)]
 struct Table<'a> {
     file: &'a [u8],
     at: usize,
 }
 
-/// The tables or the numbers of a vector.
+/// A vector of tables or of numbers.
 struct Vector<'a> {
     file: &'a [u8],
     start: usize,
@@ -32,13 +32,13 @@ fn number(file: &[u8], at: usize) -> Option<usize> {
     usize::try_from(u32::from_le_bytes(bytes(file, at)?)).ok()
 }
 
-/// The position that the offset at this one points to.
+/// The position to which the offset at position `at` points.
 fn follow(file: &[u8], at: usize) -> Option<usize> {
     at.checked_add(number(file, at)?)
 }
 
 impl<'a> Table<'a> {
-    /// The position of a field. `Some(None)` if the table leaves it out, because it has its default value.
+    /// The position of a field. `Some(None)` if the table omits the field because it has its default value.
     fn field(self, number: usize) -> Option<Option<usize>> {
         let back = i64::from(i32::from_le_bytes(bytes(self.file, self.at)?));
         let fields = usize::try_from(i64::try_from(self.at).ok()?.checked_sub(back)?).ok()?;
@@ -51,12 +51,12 @@ impl<'a> Table<'a> {
         Some((offset > 0).then(|| self.at + usize::from(offset)))
     }
 
-    /// A field of one byte, by default 0.
+    /// Reads a field of one byte, whose default is 0.
     fn byte(self, field: usize) -> Option<u8> {
         self.field(field)?.map_or(Some(0), |at| self.file.get(at).copied())
     }
 
-    /// A field of four bytes.
+    /// Reads a field of four bytes.
     fn integer(self, field: usize, default: usize) -> Option<usize> {
         self.field(field)?.map_or(Some(default), |at| number(self.file, at))
     }
@@ -65,7 +65,7 @@ impl<'a> Table<'a> {
         Some(Self { file: self.file, at: follow(self.file, self.field(field)??)? })
     }
 
-    /// An empty one if the table leaves it out.
+    /// Reads a vector. If the table omits it, the result is empty.
     fn vector(self, field: usize) -> Option<Vector<'a>> {
         let file = self.file;
         let Some(at) = self.field(field)? else { return Some(Vector { file, start: 0, count: 0 }) };
@@ -92,23 +92,23 @@ impl<'a> Vector<'a> {
     }
 
     fn tables(&self) -> Option<Vec<Table<'a>>> {
-        // A count that the file cannot hold is refused before memory is allocated for it.
+        // Refuses a count that the file cannot hold before memory is allocated for it.
         (self.count <= self.file.len() / 4).then_some(())?;
         (0..self.count).map(|index| self.table(index)).collect()
     }
 
-    /// `None` if there are more than `MOST_NUMBERS`: vectors may overlap, so that a small file could describe many long ones.
+    /// `None` if there are more than `MOST_NUMBERS` numbers: vectors may overlap, so a small file could describe many long ones.
     fn numbers(&self) -> Option<Vec<usize>> {
         (self.count <= MOST_NUMBERS).then_some(())?;
         (0..self.count).map(|index| number(self.file, self.place(index)?)).collect()
     }
 }
 
-/// A 16-bit float.
+/// Converts a 16-bit float.
 fn half(bits: u16) -> f32 {
     let (exponent, fraction) = (u32::from(bits >> 10 & 31), u32::from(bits & 1023));
     let value = match exponent {
-        // Multiples of 2^-24.
+        // Subnormal numbers are multiples of 2^-24.
         0 => fraction as f32 / 16_777_216.,
         31 => f32::from_bits(0x7f80_0000 | fraction << 13),
         _ => f32::from_bits((exponent + 112) << 23 | fraction << 13),
@@ -116,7 +116,7 @@ fn half(bits: u16) -> f32 {
     if bits >> 15 == 1 { -value } else { value }
 }
 
-/// A tensor of the file: its constant values, if it has some, are still bytes.
+/// A tensor of the file. If it has constant values, they are still bytes.
 struct Entry<'a> {
     name: &'a str,
     dims: Vec<usize>,
@@ -125,7 +125,7 @@ struct Entry<'a> {
 }
 
 impl Entry<'_> {
-    /// The constant floats. `None` if the values are no floats, or if their number differs from the dimensions.
+    /// The constant values as floats. `None` if they are not floats, or if their number does not agree with the dimensions.
     fn floats(&self) -> Option<Vec<f32>> {
         let values: Vec<_> = match self.kind {
             0 => self.bytes.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect(),
@@ -137,8 +137,8 @@ impl Entry<'_> {
     }
 }
 
-/// The node of an operation, and the order of the axes of its weights in ONNX. An unknown operator, or an unknown use
-/// of an operator, gets the name "operator", which `Network` refuses.
+/// The node of an operation, and the order of the axes of its weights in ONNX. An unknown operator, or an unknown use of an
+/// operator, gets the name "operator", which `Network` refuses.
 fn node<'a>(
     code: Option<usize>,
     options: Option<Table<'a>>,
@@ -155,7 +155,7 @@ fn node<'a>(
     };
     let option = |field, default| options.map_or(Some(default), |options| options.integer(field, default));
     let flag = |field| options.map_or(Some(0), |options| options.byte(field));
-    // The fields of fused activations and of dilations.
+    // `activation` and `dilations` are the numbers of the fields.
     let is_plain = |activation, dilations: [usize; 2]| {
         let is_dilated = dilations.into_iter().any(|field| option(field, 1) != Some(1));
         flag(activation) == Some(0) && !is_dilated
@@ -184,8 +184,8 @@ fn node<'a>(
     match operator {
         "Conv" => {
             let (strides, [_, side, _, _]) = ([option(1, 1)?, option(2, 1)?], dims(&inputs[1..])?);
-            // If both sides of a picture are multiples of the stride, "same" padding adds this number of samples on
-            // both sides together.
+            // If both sides of a picture are multiples of the stride, "same" padding adds this number of samples to both sides
+            // together.
             let pads = if flag(0)? == 0 { side.saturating_sub(strides[0]) } else { 0 } as u64;
             let is_divided = strides[0] > 0 && height.is_multiple_of(strides[0]) && width.is_multiple_of(strides[0]);
             node.operator = if is_divided { operator } else { "operator" };
@@ -194,7 +194,7 @@ fn node<'a>(
             node.integers.insert("group", vec![if code == Some(4) { channels as u64 } else { 1 }]);
         }
         "ConvTranspose" => _ = node.integers.insert("strides", vec![2; 2]),
-        // The other inputs are the axes, and the size.
+        // The other inputs, which are the axes and the size, are left out.
         "GlobalAveragePool" | "Resize" => node.inputs.truncate(1),
         _ => {}
     }
@@ -223,7 +223,7 @@ pub fn graph<'a>(file: &'a [u8]) -> Option<Graph<'a>> {
     let mut count = 0;
     for entry in &entries {
         if let Some(values) = entry.floats() {
-            // Tensors may share their bytes, so that a small file could describe many large ones.
+            // Tensors may share their bytes, so a small file could describe many large tensors.
             count += values.len();
             (count <= file.len()).then_some(())?;
             graph.constants.insert(entry.name, Tensor { dims: entry.dims.clone(), values });
@@ -235,7 +235,7 @@ pub fn graph<'a>(file: &'a [u8]) -> Option<Graph<'a>> {
         let builtin = code.integer(3, 0)?.max(code.byte(0)?.into());
         let (inputs, outputs) = (named(operation, 1)?, named(operation, 2)?);
         if builtin == 6 {
-            // This operator converts 16-bit constants to 32-bit floats. They have been read as 32-bit floats already.
+            // This operator converts 16-bit constants to 32-bit floats. The constant has already been read as 32-bit floats.
             let constant = graph.constants.remove(inputs.first()?.name)?;
             graph.constants.insert(outputs.first()?.name, constant);
             continue;
@@ -244,7 +244,7 @@ pub fn graph<'a>(file: &'a [u8]) -> Option<Graph<'a>> {
         let options = operation.field(4)?.map_or(Some(None), |_| operation.table(4).map(Some))?;
         let (node, order) = node((!is_transposed).then_some(builtin), options, &inputs, &outputs)?;
         if let Some(order) = order {
-            // Weights that two nodes read in different orders do not occur.
+            // Refuses weights that two nodes read in different orders, which do not occur.
             let before = orders.insert(*node.inputs.get(1)?, order);
             before.is_none_or(|before| before == order).then_some(())?;
         }

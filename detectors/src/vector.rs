@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Sixteen floats in the registers of each instruction set.
+//! Vectors of sixteen floats, in the registers of each instruction set.
 
-/// Values of a vector.
+/// The number of values in a vector.
 pub const LANES: usize = 16;
 
 /// # Safety
-/// Every function requires that the processor has the instructions of the type. They are inlined into functions that enable them.
+/// Every function requires that the processor has the instructions of the type. The functions are inlined into functions that
+/// enable these instructions.
 pub trait Vector: Copy {
     unsafe fn splat(value: f32) -> Self;
     unsafe fn load(from: &[f32; LANES]) -> Self;
@@ -13,19 +14,19 @@ pub trait Vector: Copy {
     /// self + a · b
     unsafe fn plus_product(self, a: Self, b: Self) -> Self;
     unsafe fn plus(self, other: Self) -> Self;
-    /// The greater one of both values, or one that is no number.
+    /// The greater of both values. It is not a number if `self` is not a number.
     unsafe fn at_least(self, floor: Self) -> Self;
 }
 
-/// A vector of $count registers of $width values, by the functions for one register. If an argument of `$max` is no number, it returns
-/// the second one.
+/// Declares a vector of $count registers with $width values each, from functions for one register. If the second argument of
+/// `$max` is not a number, `$max` returns it.
 macro_rules! vector {
     ($name:ident: [$register:ty; $count:literal] of $width:literal, $load:expr, $store:expr, $splat:expr, $add:expr, $max:expr, $product:expr) => {
         #[derive(Clone, Copy)]
         pub struct $name([$register; $count]);
 
-        // SAFETY (all functions): they are inlined into functions that enable the instructions, and each register ends within the LANES
-        // values.
+        // SAFETY (all functions): they are inlined into functions that enable the instructions, and each register lies within the
+        // LANES values.
         #[expect(clippy::undocumented_unsafe_blocks, reason = "one comment for all")]
         #[cfg_attr(
             not(any(target_arch = "x86_64", target_arch = "aarch64")),
@@ -110,14 +111,14 @@ pub use registers::*;
 mod tests {
     use super::*;
 
-    /// Each function of the processor's basic instructions, on values that differ, with one that is no number.
+    /// Compares each function, with the processor's basic instructions, on values that differ. One value is not a number.
     #[test]
     fn functions_are_those_of_floats() {
         let mut values: [[f32; LANES]; 3] =
             std::array::from_fn(|k| std::array::from_fn(|i| (i * (k + 3) % 11) as f32 - 4.));
         values[0][5] = f32::NAN;
         let [a, b, c] = values;
-        // SAFETY: every processor has the basic instructions.
+        // SAFETY: every processor of the architecture has the basic instructions.
         let results = unsafe {
             let [a, b, c] = values.each_ref().map(|values| Baseline::load(values));
             let results = [a.plus_product(b, c), a.plus(b), a.at_least(b), b.at_least(Baseline::splat(0.))];

@@ -1,8 +1,8 @@
-//! Small pictures against naive computations in 64-bit floats.
+//! Compares operations on small pictures with naive computations in 64-bit floats.
 
 use super::*;
 
-/// Numbers from 0 to 1 that look random.
+/// Pseudo-random numbers from 0 to 1.
 fn random(size: [usize; 2], seed: u32) -> Image {
     let mut state = seed;
     Image::new(size, 0.).map_with(|| {
@@ -17,7 +17,7 @@ impl Image {
         self
     }
 
-    /// The value at a place. Beyond the edges the outermost ones repeat.
+    /// The value at a place. Beyond the edges, the outermost samples repeat.
     fn clamped(&self, x: isize, y: isize) -> f64 {
         let [x, y] =
             [(x, self.width), (y, self.height)].map(|(place, side)| place.clamp(0, side as isize - 1) as usize);
@@ -25,7 +25,7 @@ impl Image {
     }
 }
 
-/// For each sample of a picture of this size: a value of the samples within `REACH` of it.
+/// A picture of this size, in which each sample is computed from the samples within `REACH` of it.
 fn naive(size: [usize; 2], value: impl Fn(isize, isize) -> f64) -> Vec<f64> {
     let [width, height] = size.map(|side| side as isize);
     (0..height).flat_map(|y| (0..width).map(move |x| (x, y))).map(|(x, y)| value(x, y)).collect()
@@ -44,7 +44,7 @@ fn assert_near(found: &Image, expected: &[f64], most: f64, what: &str) {
     }
 }
 
-/// A picture's values in another size, bilinear.
+/// The values of a picture in another size, bilinear.
 fn naive_scaled(values: &[f64], given: [usize; 2], size: [usize; 2]) -> Vec<f64> {
     let place = |i: isize, axis: usize| {
         let place =
@@ -86,7 +86,7 @@ fn the_largest_of_five_by_five_is_found() {
     }
 }
 
-/// One `Means` for all sizes, because it keeps its memory.
+/// One `Means` is used for all sizes, because it reuses its buffers.
 #[test]
 fn means_repeat_the_edges() {
     let mut means = Means::default();
@@ -115,8 +115,8 @@ fn solved(mut rows: [[f64; 5]; 4]) -> [f64; 4] {
     std::array::from_fn(|i| rows[i][4] / rows[i][i])
 }
 
-/// The guided filter by its definition: in each window the linear function of the colours whose squared errors, and the squares of its
-/// factors times the noise, have the least sum. Each sample gets the mean function of the windows that contain it.
+/// The guided filter by its definition. For each window, it is the linear function of the colours with the least sum of squared
+/// errors, plus the squares of its factors times the noise. Each sample gets the mean function of all windows that contain it.
 fn naive_fitted(values: &Image, guide: &[Image; 3], coarse: &[Image; 3]) -> Vec<f64> {
     let size = values.size();
     let mut values = wide(values);
@@ -158,7 +158,7 @@ fn naive_fitted(values: &Image, guide: &[Image; 3], coarse: &[Image; 3]) -> Vec<
 #[test]
 fn values_are_fitted_to_the_guide() {
     for (number, size) in [[16, 12], [7, 5], [2, 2]].into_iter().enumerate() {
-        // An edge, and what a camera adds to it.
+        // An edge with the noise of a camera.
         let scene = |colour: usize| {
             let noise = random(size.map(|side| 2 * side), (10 * number + colour) as u32);
             let mut plane = noise.map(|noise| 0.2 + 0.3 * noise);
@@ -176,7 +176,7 @@ fn values_are_fitted_to_the_guide() {
     }
 }
 
-/// Without an edge in the guide nothing is moved to one: a picture of one colour gets means.
+/// If the guide has no edge, values are not moved to one: with a guide of one colour, the result is the means.
 #[test]
 fn one_colour_leaves_means() {
     let guide = [0.1, 0.5, 0.9].map(|value| Image::new([20, 16], value));

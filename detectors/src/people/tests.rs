@@ -8,7 +8,7 @@ const GRID: [usize; 2] = [100, 60];
 fn the_box_of_a_person_is_a_multiple_of_the_face() {
     let sides = |centre, face| Person::new(centre, face, None).sides(GRID);
     assert_eq!(sides([50., 30.], 4.), [40, 26, 60, 54]);
-    // At the edges. The lower one cuts the box, down to a square, which is moved up.
+    // At the edges of the picture. The lower edge makes the box lower until it is a square, which then moves up.
     assert_eq!(sides([3., 2.], 4.), [0, 0, 20, 28]);
     assert_eq!(sides([50., 40.], 4.), [40, 36, 60, 60]);
     assert_eq!(sides([98., 58.], 4.), [80, 40, 100, 60]);
@@ -37,7 +37,7 @@ fn faces_near_each_other_are_one_persons() {
         (-reach - 0.01, 0., false),
         (0., -reach - 0.01, false),
     ] {
-        // The other face's height counts.
+        // The height of the other face is used.
         assert_eq!(Person::new([50. + dx, 30. + dy], 40., None).is_same(&face), is_same, "{dx}, {dy}");
     }
 }
@@ -56,22 +56,22 @@ fn boxes_are_those_of_faces_and_of_all_if_no_face_was_found_for_long() {
     let of = |person: &Person| (person.sides(GRID), 1);
     assert_eq!(sides(&[], &[]), [(whole, 0)]);
     assert_eq!(sides(std::slice::from_ref(&face), &[near.clone(), far.clone()]), [of(&face), of(&far)]);
-    // Those who are followed at one place are one.
+    // People who are followed at the same place are one person.
     assert_eq!(sides(&[], &[near.clone(), face.clone(), far.clone()]), [of(&near), of(&far)]);
-    // Nobody was seen for more than a second; or nobody knows when.
+    // No face was found for more than a second, or the time is unknown.
     assert_eq!(sides(&[], std::slice::from_ref(&old)), [(whole, 0), of(&old)]);
     assert_eq!(sides(std::slice::from_ref(&face), std::slice::from_ref(&old)), [of(&face), of(&old)]);
     assert_eq!(boxes(vec![face.clone()], &[], GRID, None)[0].0, whole);
-    // Who fills the picture is in the box of all.
+    // A person who fills the picture is in the box of the whole picture.
     assert_eq!(sides(&[at(50., 30., 2000), face.clone()], &[]), [(whole, 1), of(&face)]);
-    // The largest ones, if there are many, and all of the picture.
+    // If there are many people, the boxes are those of the largest faces and the whole picture.
     let many: Vec<_> = (0..40).map(|i| at(f64::from(i) * 2.4, 1. + f64::from(i) / 100., 2000)).collect();
     let found = sides(&many, &[]);
     assert!(found[0].0 == whole && found.iter().map(|(_, people)| people).sum::<usize>() == MOST, "{found:?}");
     assert!(found.contains(&of(&many[39])) && !found.contains(&of(&many[0])), "{found:?}");
 }
 
-/// A picture of zeros, in which a square of three by three samples has this value.
+/// A picture of zeros with a square of three by three samples that have this value.
 fn spot(size: [usize; 2], [left, top]: [usize; 2], value: f32) -> Image {
     let mut image = Image::new(size, 0.);
     (top..top + 3).for_each(|y| image.row_mut(y)[left..left + 3].fill(value));
@@ -88,13 +88,13 @@ fn the_box_follows_what_the_model_finds() {
     let near = |person: &Person, centre: [f64; 2]| (0..2).all(|axis| (person.centre[axis] - centre[axis]).abs() < 1e-6);
     let second = moved([7, 4], sides);
     assert!(near(&second, [42., 24.]), "{:?}", second.centre);
-    // From the search before, not from the first one.
+    // The face moves relative to the previous search, not to the first one.
     let third = second.follow(&spot([20, 20], [8, 8], 0.7), sides).unwrap();
     assert!(near(&third, [43., 28.]), "{:?}", third.centre);
-    // The box itself has moved.
+    // The box has moved.
     let fourth = moved([5, 5], [33, 18, 53, 38]);
     assert!(near(&fourth, [43., 23.]), "{:?}", fourth.centre);
-    // The last value that is somebody.
+    // `LOST` is the lowest value that counts as a person.
     assert!(person.clone().follow(&spot([20, 20], [5, 5], LOST), sides).is_some());
     assert_eq!(person.clone().follow(&spot([20, 20], [5, 5], LOST - 0.001), sides), None);
     assert_eq!(person.follow(&Image::new([20, 20], 0.), sides), None);
@@ -116,7 +116,7 @@ fn the_mask_has_a_sample_for_each_cell() {
     }
 }
 
-/// A guide of 64x48 samples with some structure. Samples from `changed` on are brighter by this much.
+/// A guide of 64x48 samples with some structure. Samples for which `changed` is true are brighter by `brighter`.
 fn guide(brighter: f32, changed: impl Fn(usize, usize) -> bool) -> [Image; 3] {
     [1, 2, 3].map(|colour| {
         let mut plane = Image::new([64, 48], 0.);
@@ -139,7 +139,7 @@ fn assert_near(found: &Image, expected: &Image, is_there: impl Fn(usize, usize) 
     }
 }
 
-/// So much of another picture in this one.
+/// Mixes two pictures. `share` is the share of `after`.
 fn mixed(before: &Image, after: &Image, share: f32) -> Image {
     before.with(after, |before, after| before + share * (after - before))
 }
@@ -155,17 +155,17 @@ fn masks_are_averaged_where_nothing_changes() {
         let before = mask.next(&still, Some(&first), smooth).clone();
         assert_near(&before, &fitted(&first, &still, &coarse), everywhere);
         assert_eq!(mask.confidence, first);
-        // What is new has this share, both in what the models say and in the mask.
+        // The new result has the share 1 - smooth, in the models' average and in the mask.
         let after = mask.next(&still, Some(&second), smooth).clone();
         let confidence = mixed(&first, &second, 1. - smooth);
         assert_near(&mask.confidence, &confidence, everywhere);
         let fitted_now = fitted(&confidence, &still, &coarse);
         assert_near(&after, &mixed(&before, &fitted_now, 1. - smooth), everywhere);
-        // No model has seen the next frame.
+        // The models do not search the next frame.
         let last = mask.next(&still, None, smooth).clone();
         assert_near(&last, &mixed(&after, &fitted_now, 1. - smooth), everywhere);
         assert_near(&mask.confidence, &confidence, everywhere);
-        // Light changes all samples alike.
+        // A change of the light affects all samples alike.
         let light = guide(0.2, everywhere);
         let light_coarse = light.each_ref().map(|plane| plane.scaled([32, 24]));
         let lit = mask.next(&light, None, smooth);
@@ -176,7 +176,7 @@ fn masks_are_averaged_where_nothing_changes() {
 #[test]
 fn masks_are_new_where_the_picture_changes() {
     let still = guide(0., |_, _| true);
-    // Less than half of the picture, so that the median is that of the rest.
+    // Less than half of the picture changes, so the median is that of the rest.
     let moved = guide(2. * MOVED, |x, _| x < 16);
     let noisy = guide(STILL, |x, _| x < 16);
     let halfway = guide((STILL + MOVED) / 2., |x, _| x < 16);
@@ -185,7 +185,7 @@ fn masks_are_new_where_the_picture_changes() {
         let mut mask = Mask::new([64, 48]);
         mask.next(&still, Some(&first), 0.75);
         if between {
-            // What has changed before a frame that no model has seen counts in the next one that a model sees.
+            // A change before a frame that no model has searched counts at the next search.
             mask.next(guide, None, 0.75);
             assert_eq!(mask.confidence, first);
         }
@@ -194,14 +194,14 @@ fn masks_are_new_where_the_picture_changes() {
     };
     let [all, quarter] = [1., 0.25].map(|share| Image::new([32, 24], share));
     for between in [false, true] {
-        // Eight columns change, and two beside them are near them.
+        // Eight columns change. Two columns beside them are near enough to count as changed, too.
         let share = share_of(&moved, between);
         assert_near(&share, &all, |x, _| x < 10);
         assert_near(&share, &quarter, |x, _| x > 10);
         assert_near(&share_of(&noisy, between), &quarter, |_, _| true);
         assert_near(&share_of(&halfway, between), &Image::new([32, 24], 0.5), |x, _| x < 10);
     }
-    // A sample of the mask is new as its place on the coarse grid is.
+    // A sample of the mask is as new as its place on the coarse grid.
     let mut mask = Mask::new([64, 48]);
     let before = mask.next(&still, Some(&first), 0.75).clone();
     let after = mask.next(&moved, Some(&second), 0.75).clone();
@@ -220,7 +220,7 @@ fn samples_are_those_of_the_box_around_the_person() {
     mask.row_mut(4)[4] = -0.5;
     mask.row_mut(7)[7] = 0.2499;
     let (sides, samples) = samples(&mask, 0.25).unwrap();
-    // The person's samples, and one around them.
+    // The box has the person's samples and one sample around them.
     assert_eq!(sides, [3, 4, 8, 9]);
     let expected =
         [[0, 0, 0, 0, 0], [64, 128, 191, 128, 0], [0, 128, 255, 128, 0], [0, 128, 128, 128, 127], [0, 0, 0, 0, 0]];
@@ -232,7 +232,7 @@ fn samples_are_those_of_the_box_around_the_person() {
     assert!(sides_of(0, 0).1.iter().all(|sample| [0, 255].contains(sample)));
     let all = super::samples(&Image::new([12, 10], 1.), 0.25).unwrap();
     assert_eq!((all.0, all.1.len()), ([0, 0, 12, 10], 120));
-    // Nobody: nothing reaches the threshold.
+    // Nobody is in the picture, because no sample reaches the threshold.
     assert_eq!(super::samples(&Image::new([12, 10], 0.2499), 0.25), None);
     assert_eq!(super::samples(&Image::new([12, 10], 0.), 0.), None);
     assert_eq!(super::samples(&Image::new([12, 10], 0.001), 0.).unwrap().1[0], 128);
