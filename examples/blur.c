@@ -20,8 +20,8 @@ is_available (const char *element, const char *package)
   return factory != NULL;
 }
 
-// Called for each frame before it is blurred, on the streaming thread. Properties can be set from any thread; the next
-// frame uses the new value.
+// Called on the streaming thread for each frame, before it is blurred. Properties can be set from any thread; the next frame uses
+// the new value.
 static GstPadProbeReturn
 change_sigma (GstPad *pad, GstPadProbeInfo *info, gpointer blur)
 {
@@ -39,7 +39,7 @@ change_sigma (GstPad *pad, GstPadProbeInfo *info, gpointer blur)
   return GST_PAD_PROBE_OK;
 }
 
-// Waits for the end of the stream, and prints warnings and the error. Returns FALSE after an error.
+// Waits for the end of the stream and prints warnings and errors. Returns FALSE after an error.
 static gboolean
 wait_for_end (GstElement *pipeline, const char *name)
 {

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: MPL-2.0
 """cudagaussblur in a Python application: plays a video in a GTK window with a slider for sigma, without sound.
 
-The box "sweep" lets a GstController move sigma instead. --headless opens no window, moves sigma so, and plays as fast as
-it can. Without FILE it plays a test pattern.
+The check box "sweep" lets a GstController move sigma instead. --headless opens no window, lets the controller move sigma, and
+plays as fast as possible. Without FILE the program plays a test pattern.
 
 Needs, on Debian and Ubuntu: python3-gi gstreamer1.0-plugins-base gstreamer1.0-libav (decoders), for the window
 gir1.2-gtk-3.0 gstreamer1.0-gtk3; and the plugin, installed or in GST_PLUGIN_PATH:
@@ -26,7 +26,7 @@ from gi.repository import GLib, Gst, GstController
 
 
 def build(file, sink):
-    """The pipeline."""
+    """Returns the pipeline."""
     source = "filesrc name=file ! decodebin" if file else "videotestsrc name=pattern ! video/x-raw,width=640,height=360"
     pipeline = Gst.parse_launch(f"{source} ! videoconvert ! cudagaussblur name=blur ! videoconvert ! {sink}")
     if file:
@@ -35,12 +35,12 @@ def build(file, sink):
 
 
 def start_sweep(blur, start=0):
-    """Lets a GstController move sigma: from 0 to 20 and back, in the ten seconds of the video from start on, which is in
+    """Lets a GstController move sigma from 0 to 20 and back, during ten seconds of the video that begin at `start`, in
     nanoseconds. The same works for strength and expand; the other properties are not controllable."""
     curve = GstController.InterpolationControlSource(mode=GstController.InterpolationMode.LINEAR)
     for second, sigma in (0, 0), (5, 20), (10, 0):
         curve.set(start + second * Gst.SECOND, sigma)
-    # Absolute: the curve has values of sigma, not fractions of the property's range.
+    # The binding is absolute: the curve has values of sigma, not fractions of the property's range.
     blur.add_control_binding(GstController.DirectControlBinding.new_absolute(blur, "sigma", curve))
 
 
@@ -49,7 +49,7 @@ def stop_sweep(blur):
 
 
 def show_window(Gtk, pipeline, loop):
-    """Shows the video above a slider and the box "sweep"."""
+    """Shows the video above a slider and the check box "sweep"."""
     blur = pipeline.get_by_name("blur")
     slider = Gtk.Scale.new_with_range(Gtk.Orientation.HORIZONTAL, 0, 50, 0.5)
     # The next frame uses the new value.
@@ -87,7 +87,7 @@ def print_sigma(_pad, _info, blur, frames):
 
 
 def missing(**packages):
-    """Says which of these elements is missing, and what to install."""
+    """Returns which of these elements is missing and what to install, or None."""
     for element, package in packages.items():
         if not Gst.ElementFactory.find(element):
             return f"GStreamer does not find {element}: install {package}"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! The smallest application: plays a file or a test pattern in a window, blurred.
+//! The smallest application: plays a file or a test pattern in a window and blurs it.
 //!
 //!     cargo run --release --example blur [-- FILE]
 

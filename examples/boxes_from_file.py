@@ -22,7 +22,7 @@ except ImportError:
 for name in "Gst", "GstPbutils", "GstVideo":
     gi.require_version(name, "1.0")
 from gi.repository import Gst
-# Without it, GStreamer's arrays are no lists.
+# Without this import, PyGObject does not convert GStreamer's arrays to lists.
 import gi.overrides.Gst
 
 from hide.boxes import Attacher, read_boxes
@@ -99,7 +99,7 @@ def main():
     try:
         setup = Setup(dict(cover=arguments.cover, ten_bit=True, finder=Attacher.ELEMENTS, blur="region-mode=inside"), {},
                       on_pipeline=attacher)
-        # The name of the result is given to a whole video only.
+        # Only a complete video gets the name of the result.
         descriptor, part = new_part(arguments.result)
         work = cover(setup, arguments.video, descriptor, lambda frames, share: None)
         os.close(descriptor)

@@ -16,7 +16,8 @@ in GST_PLUGIN_PATH:
 import signal
 import sys
 
-# Before the first result, SIGINT may end the program at once. Shells start background jobs with SIGINT ignored; that stays.
+# Until the first result is written, SIGINT ends the program at once. Shells start background jobs with SIGINT ignored; this is
+# left unchanged.
 if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
@@ -29,7 +30,7 @@ try:
     for name in "Gst", "GstPbutils", "GstVideo":
         gi.require_version(name, "1.0")
     from gi.repository import Gst
-    # Without it, GStreamer's arrays are no lists.
+    # Without this import, PyGObject does not convert GStreamer's arrays to lists.
     import gi.overrides.Gst
 except (ImportError, ValueError) as error:
     sys.exit(f"{error}: install python3-gst-1.0 and gir1.2-gst-plugins-base-1.0")

@@ -1,9 +1,9 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MPL-2.0
-"""A detector in Python: finds the ball of a test video, attaches its box, and cudagaussblur covers it.
+"""A detector in Python: finds the ball of a test video and attaches its box, and cudagaussblur covers it.
 
-Replace find() by your own detector. Frames go appsink, find(), appsrc, because the buffers that Python's pad probes get
-are not writable: a box can be attached only before appsrc pushes the buffer.
+Replace find() by your own detector. Frames pass through appsink, find() and appsrc. The buffers that Python's pad probes receive
+are not writable, so a box can only be attached before appsrc pushes the buffer.
 
 Needs PyGObject, which distributions install for /usr/bin/python3 (Debian and Ubuntu: python3-gi, python3-gst-1.0,
 gir1.2-gst-plugins-base-1.0), and the plugin, installed or in GST_PLUGIN_PATH:
@@ -28,9 +28,9 @@ CAPS = f"video/x-raw,format=GRAY8,width={WIDTH},height={HEIGHT},framerate=30/1"
 
 
 def find(pixels):
-    """Finds what is to be covered: a list of (label, confidence, x, y, width, height) in pixels.
+    """Finds the objects to cover: a list of (label, confidence, x, y, width, height) in pixels.
 
-    Here it is the box around all bright pixels of a grey picture without padding between rows.
+    This example finds the box around all bright pixels of a grey picture without padding between rows.
     """
     rows = [pixels[start : start + WIDTH] for start in range(0, WIDTH * HEIGHT, WIDTH)]
     bright = [y for y, row in enumerate(rows) if max(row) > 128]
@@ -42,13 +42,13 @@ def find(pixels):
 
 
 def attach(buffer, boxes):
-    """Attaches boxes to a writable buffer. A box of no size says that the detector looked and found nothing: without
-    any meta, on-missing=auto takes the frame for one that no detector has looked at and covers all of it."""
+    """Attaches boxes to a writable buffer. A box of size 0 says that the detector looked at the frame and found nothing. Without
+    any meta, on-missing=auto assumes that no detector has looked at the frame, and covers all of it."""
     for label, confidence, x, y, width, height in boxes or [("nothing", 1.0, 0, 0, 0, 0)]:
         meta = GstVideo.buffer_add_video_region_of_interest_meta(buffer, label, x, y, width, height)
         if meta is None:
             raise RuntimeError("the buffer is not writable, so no box can be attached")
-        # cudagaussblur compares it with min-confidence. DL Streamer's metas have it in the same place.
+        # cudagaussblur compares the confidence with min-confidence. DL Streamer's metas have it in the same place.
         meta.add_param(Gst.Structure.new_from_string(f"detection, confidence=(double){confidence}"))
 
 
@@ -57,11 +57,12 @@ def main():
     if not Gst.ElementFactory.find("cudagaussblur"):
         return "GStreamer does not find cudagaussblur: install the plugin or set GST_PLUGIN_PATH to its folder"
     display = os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
-    # Two pipelines: a pipeline plays when all of its sinks have a frame, and the second sink waits for frames of the first.
+    # There are two pipelines, because a pipeline plays only when all of its sinks have a frame, and the second sink waits for
+    # frames of the first.
     detector = Gst.parse_launch(
         f"videotestsrc num-buffers=90 pattern=ball ! {CAPS} ! appsink name=frames sync=false max-buffers=4"
     )
-    # When the queue of appsrc is full, push-buffer waits. Otherwise a fast detector fills the memory.
+    # When the queue of appsrc is full, push-buffer waits. Otherwise a fast detector would fill the memory.
     pipeline = Gst.parse_launch(
         f"appsrc name=boxes format=time block=true max-bytes={4 * WIDTH * HEIGHT} caps={CAPS} ! "
         "cudagaussblur name=blur region-mode=inside labels=ball min-confidence=0.5 cover=fill ! videoconvert ! "
@@ -72,11 +73,11 @@ def main():
         part.set_state(Gst.State.PLAYING)
     count = found = 0
     try:
-        # None at the end of the stream.
+        # pull-sample returns None at the end of the stream.
         while sample := frames.emit("pull-sample"):
             buffer = sample.get_buffer()
             boxes = find(buffer.extract_dup(0, buffer.get_size()))
-            # A new buffer with the same memory: this one is writable.
+            # Makes a new buffer with the same memory, because a new buffer is writable.
             parts = Gst.BufferCopyFlags.TIMESTAMPS | Gst.BufferCopyFlags.FLAGS | Gst.BufferCopyFlags.META
             buffer = buffer.copy_region(parts | Gst.BufferCopyFlags.MEMORY, 0, buffer.get_size())
             attach(buffer, boxes)

@@ -3,8 +3,8 @@
 """cudagaussblur before a video call: blurs the left half of the picture, sends it as RTP over the loopback interface, and
 measures what arrives.
 
-SOURCE is a source in the syntax of gst-launch, for example v4l2src; without it, a test pattern. WebRTC sends the same
-RTP: there webrtcbin takes the place of udpsink.
+SOURCE is a source in the syntax of gst-launch, for example v4l2src. Without it, the source is a test pattern. WebRTC sends the
+same RTP; there, webrtcbin replaces udpsink.
 
 Needs, on Debian and Ubuntu: python3-gi gstreamer1.0-plugins-base gstreamer1.0-plugins-good; and the plugin, installed or
 in GST_PLUGIN_PATH:
@@ -25,7 +25,7 @@ from gi.repository import GLib, Gst
 
 WIDTH, HEIGHT, FRAMES = 320, 240, 30
 
-# The receiver takes a free port (port=0), which the sender reads.
+# The receiver uses a free port (port=0). Its number is passed to the sender.
 RECEIVER = (
     "udpsrc name=from address=127.0.0.1 port=0 caps=application/x-rtp,media=video,clock-rate=90000,encoding-name=VP8 ! "
     "rtpjitterbuffer ! rtpvp8depay ! vp8dec ! videoconvert ! video/x-raw,format=GRAY8 ! appsink name=frames sync=false"
@@ -38,14 +38,14 @@ SENDER = (
 
 
 def contrast(pixels, left, right):
-    """The mean difference between neighbouring pixels of a row, in these columns. A blur makes it small."""
+    """Returns the mean difference between neighbouring pixels of a row, in these columns. A blur makes it small."""
     rows = (pixels[start + left : start + right] for start in range(0, WIDTH * HEIGHT, WIDTH))
     differences = [abs(a - b) for row in rows for a, b in zip(row, row[1:])]
     return sum(differences) / len(differences)
 
 
 def end_of(pipeline):
-    """Why a pipeline has ended, or None."""
+    """Returns why a pipeline has ended, or None if it has not."""
     message = pipeline.get_bus().pop_filtered(Gst.MessageType.ERROR | Gst.MessageType.EOS)
     if message and message.type == Gst.MessageType.EOS:
         return f"the source ended before {FRAMES} frames were received"

@@ -23,7 +23,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     .expect("several elements make a pipeline");
     let blur = pipeline.by_name("blur").expect("the description names it");
 
-    // An absolute binding takes the control source's values as sigma, not as fractions of the property's range.
+    // With an absolute binding, the values of the control source are values of sigma, not fractions of the property's range.
     let curve = gst_controller::InterpolationControlSource::new();
     curve.set_mode(gst_controller::InterpolationMode::Linear);
     blur.add_control_binding(&gst_controller::DirectControlBinding::new_absolute(&blur, "sigma", &curve))?;

@@ -32,7 +32,7 @@ LENGTH = 3 * Gst.SECOND
 
 
 def add_clip(layer, video):
-    """The clip, at the start of the layer."""
+    """Adds the clip at the start of the layer, and returns it."""
     if not video:
         clip = GES.TestClip(vpattern=GES.VideoTestPattern.SMPTE, start=0, duration=LENGTH)
         return clip if layer.add_clip(clip) else None
@@ -41,10 +41,10 @@ def add_clip(layer, video):
 
 
 def add_blur(clip):
-    """Blurs the clip, with keyframes for sigma at 0, 1 and 3 seconds of the source."""
+    """Blurs the clip. The keyframes of sigma are at 0, 1 and 3 seconds of the source."""
     effect = GES.Effect.new("cudagaussblur name=blur")
     clip.add(effect)
-    # Other properties: effect.set_child_property("cover", ...).
+    # To set other properties, call effect.set_child_property("cover", ...).
     curve = GstController.InterpolationControlSource(mode=GstController.InterpolationMode.LINEAR)
     effect.set_control_source(curve, "sigma", "direct-absolute")
     for second, sigma in (0, 0), (1, 0), (3, 20):
@@ -52,7 +52,7 @@ def add_blur(clip):
 
 
 def mp4():
-    """H.264 and AAC in MP4."""
+    """Returns a profile for H.264 and AAC in MP4."""
     profile = GstPbutils.EncodingContainerProfile.new("mp4", None, Gst.Caps("video/quicktime,variant=iso"), None)
     profile.add_profile(GstPbutils.EncodingVideoProfile.new(Gst.Caps("video/x-h264"), None, None, 0))
     profile.add_profile(GstPbutils.EncodingAudioProfile.new(Gst.Caps("audio/mpeg,mpegversion=4"), None, None, 0))
@@ -76,7 +76,7 @@ def main():
             return f"GStreamer does not find {element}: install {package}"
 
     timeline = GES.Timeline.new_audio_video()
-    # The size and the rate of the result, whatever the clips have.
+    # The result has this size and this rate, whatever the clips have.
     for track in timeline.get_tracks():
         if track.get_property("track-type") == GES.TrackType.VIDEO:
             track.set_restriction_caps(Gst.Caps("video/x-raw,width=640,height=360,framerate=30/1"))

@@ -2,18 +2,19 @@
 # SPDX-License-Identifier: MPL-2.0
 """Translates the detections of NVIDIA DeepStream, Hailo or another vendor into GStreamer's own metas in a pad probe.
 
-cudagaussblur reads GstVideoRegionOfInterestMeta and GstAnalyticsRelationMeta. Vendors have metas of their own, so a
-probe on the sink pad of cudagaussblur attaches a region of interest for each of their detections:
+cudagaussblur reads GstVideoRegionOfInterestMeta and GstAnalyticsRelationMeta. Vendors have their own metas, so a probe on the
+sink pad of cudagaussblur attaches a region of interest for each of their detections:
 
     cover = pipeline.get_by_name("cover")
     cover.get_static_pad("sink").add_probe(Gst.PadProbeType.BUFFER, translate, deepstream_boxes)
 
-A mask goes with it, for shape=mask: 8-bit samples over the box, in a param `mask` of the region of interest with a field
-`sample`, a GstSample with caps video/x-raw,format=GRAY8. 255 is the object; from 128 on a sample is inside of it.
+For shape=mask, the region of interest also has a mask: 8-bit samples, stretched over the box. They are in a param `mask` with a
+field `sample`, a GstSample with caps video/x-raw,format=GRAY8. A sample of 255 is the object; samples from 128 on count as
+inside.
 
-Started as a program, it shows this with a vendor that exists here only, whose detections are in a GstCustomMeta, and
-checks the result. Only that part runs without the vendors' software and hardware; the functions for DeepStream, Hailo and
-DL Streamer are written after their documentation and sources.
+Started as a program, this file shows the translation for a vendor that exists only here, and checks the result. The detections of
+this vendor are in a GstCustomMeta. Only this part runs without the vendors' software and hardware. The functions for DeepStream,
+Hailo and DL Streamer were written from the vendors' documentation and sources.
 
 Needs PyGObject, which distributions install for /usr/bin/python3 (Debian and Ubuntu: python3-gi, python3-gst-1.0,
 gir1.2-gst-plugins-base-1.0), GStreamer 1.20, and the plugin, installed or in GST_PLUGIN_PATH:
@@ -37,7 +38,7 @@ from gi.repository import Gst, GstVideo
 
 
 class Mask(NamedTuple):
-    """What of a box is the object: rows of one byte a sample, stretched over the box."""
+    """The shape of an object in its box: rows of samples, stretched over the box. A sample has one byte."""
 
     columns: int
     rows: int
@@ -45,7 +46,7 @@ class Mask(NamedTuple):
 
 
 class Box(NamedTuple):
-    """A detection, in pixels of the frame. Without a confidence it counts as certain."""
+    """A detection, in pixels of the frame. A detection without a confidence counts as certain."""
 
     label: str
     confidence: Optional[float]
@@ -57,25 +58,26 @@ class Box(NamedTuple):
 
 
 def mask_of_floats(columns, rows, values, threshold=0.5):
-    """The mask in rows of numbers, which are the object from the threshold on. None without any, or with another number
-    of them: parsers of key points put these in the place of a mask."""
+    """Makes a mask of rows of numbers; numbers from the threshold on are the object. Returns None if there are no numbers, or if
+    their number is wrong: parsers of key points put key points in the place of a mask."""
     if not 1 <= columns <= 4096 or not 1 <= rows <= 4096 or len(values) != columns * rows:
         return None
     if threshold <= 0:
         return Mask(columns, rows, bytes(255 * (not value <= threshold) for value in values))
     gain = 127.5 / threshold
-    # What is not a number might be the object.
+    # A value that is not a number might be the object.
     samples = bytes(255 if value != value else round(max(0, min(255, value * gain))) for value in values)
     return Mask(columns, rows, samples)
 
 
-# Each of these reads one vendor's detections of a buffer: a list of boxes, which is empty if the detector found nothing,
-# or None if no detector has looked at the frame.
+# Each of the following functions reads the detections of one vendor from a buffer. It returns a list of boxes, which is empty if
+# the detector found nothing, or None if no detector has looked at the frame.
 
 
 def deepstream_boxes(buffer, _width, _height):
-    """NVIDIA DeepStream, with the Python bindings pyds. The frames must be in host memory and one in a buffer: behind
-    nvstreamdemux and nvvideoconvert. The boxes are in pixels of nvstreammux's output, so no element may scale between."""
+    """Reads NVIDIA DeepStream's detections with the Python bindings pyds. Frames must be in host memory, with one frame in each
+    buffer, so the probe must be behind nvstreamdemux and nvvideoconvert. The boxes are in pixels of nvstreammux's output, so no
+    element between may scale the frames."""
     import pyds
 
     batch = pyds.gst_buffer_get_nvds_batch_meta(hash(buffer))
@@ -84,23 +86,23 @@ def deepstream_boxes(buffer, _width, _height):
     frames = list(nvds_list(batch.frame_meta_list, pyds.NvDsFrameMeta.cast))
     objects = (nvds_list(frame.obj_meta_list, pyds.NvDsObjectMeta.cast) for frame in frames)
     boxes = [deepstream_box(detection) for of_frame in objects for detection in of_frame]
-    # nvinfer's interval skips frames, for which a tracker may still have boxes.
+    # Frames are skipped by nvinfer's interval. A tracker may still have boxes for them.
     return boxes if boxes or any(frame.bInferDone for frame in frames) else None
 
 
 def nvds_list(entry, cast):
-    """The entries of one of DeepStream's linked lists."""
+    """Yields the entries of one of DeepStream's linked lists."""
     while entry is not None:
         try:
             yield cast(entry.data)
             entry = entry.next
         except StopIteration:
-            # What pyds raises at the end of a list.
+            # pyds raises this at the end of a list.
             return
 
 
 def deepstream_box(detection):
-    """The box of an NvDsObjectMeta. Its confidence is -0.1 if it is unknown."""
+    """Returns the box of an NvDsObjectMeta. Its confidence is -0.1 if it is unknown."""
     rect = detection.rect_params
     confidence = detection.confidence if detection.confidence >= 0 else None
     place = (rect.left, rect.top, rect.width, rect.height)
@@ -108,14 +110,15 @@ def deepstream_box(detection):
 
 
 def deepstream_mask(mask):
-    """The mask in an NvOSD_MaskParams, floats over the box. Its size is in bytes, and 0 without a mask."""
+    """Returns the mask of an NvOSD_MaskParams, which has floats that are stretched over the box. Its size is in bytes; a size of
+    0 means that there is no mask."""
     is_mask = mask.size > 0 and mask.size == 4 * mask.width * mask.height
     return mask_of_floats(mask.width, mask.height, mask.get_mask_array(), mask.threshold) if is_mask else None
 
 
 def hailo_boxes(buffer, width, height):
-    """Hailo TAPPAS. This does not tell a frame without detections from one that no network has seen, so the probe must be
-    behind the network and its hailofilter."""
+    """Reads Hailo TAPPAS's detections. They do not distinguish a frame without detections from a frame that no network has seen,
+    so the probe must be behind the network and its hailofilter."""
     import hailo
 
     detections = hailo.get_roi_from_buffer(buffer).get_objects_typed(hailo.HAILO_DETECTION)
@@ -123,8 +126,8 @@ def hailo_boxes(buffer, width, height):
 
 
 def hailo_box(detection, width, height, mask_type):
-    """The box of a HailoDetection, whose places are fractions of the frame, with its HailoConfClassMask, floats over
-    the box."""
+    """Returns the box of a HailoDetection, whose positions are fractions of the frame, with its HailoConfClassMask, which has
+    floats that are stretched over the box."""
     box = detection.get_bbox()
     place = (box.xmin() * width, box.ymin() * height, box.width() * width, box.height() * height)
     masks = detection.get_objects_typed(mask_type)
@@ -133,9 +136,9 @@ def hailo_box(detection, width, height, mask_type):
 
 
 def add_dlstreamer_masks(pad, info):
-    """A probe of its own for Intel DL Streamer, with its Python bindings gstgva: its detections are regions of interest
-    already, and it adds masks to these. Set region-sources=roi (and zones): DL Streamer attaches each detection to
-    GstAnalyticsRelationMeta too, without a mask, and would have its box covered."""
+    """A separate probe for Intel DL Streamer, with its Python bindings gstgva. The detections of DL Streamer already are regions
+    of interest, and this probe adds masks to them. Set region-sources=roi (and zones): DL Streamer also attaches each detection
+    to GstAnalyticsRelationMeta, but without a mask, so the whole box would be covered."""
     try:
         from gstgva import VideoFrame
 
@@ -151,7 +154,8 @@ def add_dlstreamer_masks(pad, info):
 
 
 def dlstreamer_mask(region):
-    """The mask of a RegionOfInterest, floats over its box with the dimensions width and height."""
+    """Returns the mask of a RegionOfInterest, which has floats that are stretched over the box. Its dimensions are width and
+    height."""
     masks = [
         mask_of_floats(*tensor.dims(), tensor.data())
         for tensor in region.tensors()
@@ -164,8 +168,8 @@ VENDOR_META = "ExampleVendorDetections"
 
 
 def example_boxes(buffer, _width, _height):
-    """The vendor of the demonstration: lines in a GstCustomMeta of label, confidence, x, y, width, height and a mask,
-    whose rows are digits from 0 to 9."""
+    """Reads the detections of the vendor in this demonstration. They are lines in a GstCustomMeta: label, confidence, x, y,
+    width, height and a mask, whose rows consist of digits from 0 to 9."""
     meta = buffer.get_custom_meta(VENDOR_META)
     if meta is None:
         return None
@@ -202,13 +206,13 @@ copy_structure.restype = ctypes.c_void_p
 
 
 def translate(pad, info, read_boxes):
-    """The probe. A frame whose detections cannot be read or attached is dropped, not passed on uncovered."""
+    """The probe. If the detections of a frame cannot be read or attached, the frame is dropped and not passed on uncovered."""
     try:
-        # Not the structure of the caps, which GStreamer 1.26 wraps.
+        # The structure of the caps is not used, because GStreamer 1.26 wraps it.
         video = GstVideo.VideoInfo.new_from_caps(pad.get_current_caps())
         width, height = video.width, video.height
         boxes = read_boxes(info.get_buffer(), width, height)
-        # Without any meta, on-missing decides about the frame.
+        # For a frame without any meta, on-missing decides what is covered.
         if boxes is not None:
             attach(info, [rounded(box, width, height) for box in boxes])
         return Gst.PadProbeReturn.OK
@@ -218,8 +222,8 @@ def translate(pad, info, read_boxes):
 
 
 def rounded(box, width, height):
-    """The box in whole pixels inside of the frame, rounded outwards, because the meta's numbers are unsigned. What is
-    not a number becomes the edge of the frame. The mask stays where it was."""
+    """Rounds a box outwards to whole pixels inside of the frame, because the numbers of the meta are unsigned. An edge that is
+    not a number becomes the edge of the frame. The mask keeps its place in the frame."""
     edges = []
     for start, length, end in (box.x, box.width, width), (box.y, box.height, height):
         low, high = min(start, start + length), max(start, start + length)
@@ -237,20 +241,21 @@ def rounded(box, width, height):
 
 
 def resampled(count, old, new):
-    """For each sample of a mask over `new` (start and length) the one of `count` samples over `old` that it shows."""
+    """Maps samples of a new mask to samples of an old one. `old` and `new` are start and length on an axis, and `count` is the
+    number of samples over `old`. Returns, for each sample over `new`, the index of the old sample that it shows."""
     (start, length), (new_start, new_length) = old, new
     low, length = min(start, start + length), abs(length)
     if not math.isfinite(low) or not 0 < length < math.inf or new_length == 0:
         return []
     new_count = min(4096, math.ceil(count * new_length / length))
     middles = (new_start + (index + 0.5) * new_length / new_count for index in range(new_count))
-    # What was added by rounding shows the edge.
+    # Parts that rounding has added show the edge.
     return [max(0, min(count - 1, math.floor((middle - low) / length * count))) for middle in middles]
 
 
 def attach(info, boxes):
-    """Attaches a region of interest for each box to the buffer of a probe. A box of no size says that the detector looked
-    and found nothing."""
+    """Attaches a region of interest for each box to the buffer of a probe. A box of size 0 says that the detector looked at the
+    frame and found nothing."""
     buffer = make_writable(info)
     for box in boxes or [Box("nothing", None, 0, 0, 0, 0)]:
         meta = add_roi(buffer, box.label.encode(), box.x, box.y, box.width, box.height)
@@ -264,8 +269,8 @@ def attach(info, boxes):
 
 
 def add_mask(meta, mask):
-    """Adds a mask to the region of interest at this address."""
-    # Rows begin at multiples of 4 bytes, where the buffer has no GstVideoMeta.
+    """Adds a mask to the region of interest at the address `meta`."""
+    # In a buffer without GstVideoMeta, rows begin at multiples of 4 bytes.
     padding = bytes(-mask.columns % 4)
     rows = (mask.samples[row * mask.columns : (row + 1) * mask.columns] for row in range(mask.rows))
     caps = Gst.Caps.from_string(f"video/x-raw,format=GRAY8,width={mask.columns},height={mask.rows}")
@@ -276,10 +281,10 @@ def add_mask(meta, mask):
 
 
 def make_writable(info):
-    """Makes the buffer of a probe writable, and returns its address.
+    """Makes the buffer of a probe writable and returns its address.
 
-    Python holds a reference to every buffer that it has seen, so a buffer is not writable in Python. This does in C what
-    a probe in C does: it makes the buffer of the probe writable, which may copy it, and leaves the result in the probe.
+    Python holds a reference to every buffer that it has seen, so a buffer is not writable in Python. This function does what a
+    probe in C does: it makes the probe's buffer writable, which may copy the buffer, and stores the result in the probe.
     """
     probe = PadProbeInfo.from_address(hash(info))
     if probe.data != hash(info.get_buffer()):
@@ -289,7 +294,7 @@ def make_writable(info):
 
 
 def attach_example_detections(_pad, info, detections):
-    """Attaches what the vendor's detector would, for the demonstration."""
+    """Attaches detections like a vendor's detector, for the demonstration."""
     buffer = info.get_buffer()
     text = detections(buffer.pts)
     del buffer
@@ -313,8 +318,8 @@ def main():
     if not Gst.ElementFactory.find("cudagaussblur"):
         return "GStreamer does not find cudagaussblur: install the plugin or set GST_PLUGIN_PATH to its folder"
     Gst.Meta.register_custom(VENDOR_META, [], None, None)
-    # Five frames with a disc that moves beyond the right edge, and five in which the vendor found nothing. Its mask has a
-    # sample for 4×4 pixels.
+    # In five frames a disc moves beyond the right edge, and in five frames the vendor finds nothing. A sample of the disc's mask
+    # covers 4×4 pixels.
     places = [(56 * frame, 40, 64, 48) for frame in range(5)] + [None] * 5
     disc = [[9 if math.hypot((x - 7.5) / 8, (y - 5.5) / 6) < 0.8 else 0 for x in range(16)] for y in range(12)]
     width, height = 256, 128
@@ -350,8 +355,8 @@ def main():
 
 
 def check(pixels, width, height, place, disc):
-    """What is wrong with a frame, if anything is: the object is black, and what is three samples of the mask away from
-    it is not, because snow has all values."""
+    """Returns what is wrong with a frame, or None. The object must be black. At a distance of three samples of the mask, the
+    picture must not be black, because snow has all values."""
     left, top, _, _ = place or (width, height, 0, 0)
     objects = [(left + 4 * x, top + 4 * y) for y, row in enumerate(disc) for x, digit in enumerate(row) if digit]
     object_pixels = {(x + i, y + j) for x, y in objects for i in range(4) for j in range(4) if x + i < width}

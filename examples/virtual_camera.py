@@ -41,7 +41,7 @@ class Refused(Exception):
 
 
 def source(arguments):
-    """The elements that give frames, in a camera's time."""
+    """Returns the elements that produce frames at the rate of a camera."""
     if arguments.test is None:
         if not os.path.exists(arguments.camera):
             raise Refused(f"{arguments.camera} does not exist: connect a camera, name another one with --camera, or use --test")
@@ -55,7 +55,7 @@ def source(arguments):
 
 
 def sink(output):
-    """The element that other programs see as a camera."""
+    """Returns the element that other programs see as a camera."""
     if output == "none":
         return "fakesink sync=false"
     if output == "pipewire":
@@ -69,19 +69,19 @@ def sink(output):
 
 
 def has_lost_reader(message):
-    """Whether pipewiresink says no more than that the program that read its frames has left."""
+    """Whether a message is only pipewiresink's error that the program that reads its frames has left."""
     is_error = message.type == Gst.MessageType.ERROR and message.src.get_name() == "pipewire"
     return is_error and message.parse_error().gerror.matches(Gst.resource_error_quark(), Gst.ResourceError.NOT_FOUND)
 
 
 class Camera:
-    """The pipeline: the segmentation attaches the mask of the person to each frame, and the element blurs the rest."""
+    """The pipeline. The segmentation attaches the mask of the person to each frame, and cudagaussblur blurs everything else."""
 
     def __init__(self, arguments):
-        # The frame that ends the stream is not passed on.
+        # One frame more, because the frame that ends the stream is not passed on.
         limit = f"identity eos-after={arguments.frames + 1} ! " if arguments.frames > 0 else ""
-        # The search for faces, which lead to small people, the segmentation and the blur have a thread each. Late frames are dropped
-        # before them.
+        # The search for faces, which is needed for people who are small in the picture, the segmentation and the blur each have a
+        # thread. Late frames are dropped before them.
         self.pipeline = Gst.parse_launch(
             f"{source(arguments)} ! videoconvert ! video/x-raw,format=I420 ! queue leaky=downstream max-size-buffers=2 ! {limit}"
             "centerface every=4 threshold=0.3 ! queue max-size-buffers=2 ! "
@@ -95,7 +95,7 @@ class Camera:
         self.blur.set_property("sigma", arguments.sigma)
 
     def run(self):
-        """Works until the frames end or stop(). Raises Refused after an error."""
+        """Plays until the frames end or stop() is called. Raises Refused after an error."""
         started = time.monotonic()
         self.pipeline.set_state(Gst.State.PLAYING)
         message = None
@@ -115,7 +115,8 @@ class Camera:
 
 
 def show_slider(camera):
-    """Opens a window with a slider for sigma. Closing it ends the program. False without GTK or a display."""
+    """Opens a window with a slider for sigma. Closing the window ends the program. Returns False if there is no GTK or no
+    display."""
     try:
         gi.require_version("Gtk", "3.0")
         from gi.repository import Gtk
@@ -168,7 +169,7 @@ def main():
         show_slider(camera)
     GLib.unix_signal_add(GLib.PRIORITY_DEFAULT, signal.SIGINT, camera.stop)
     worker = threading.Thread(target=work)
-    # The loop must run before it can be ended.
+    # The main loop must run before the worker can end it.
     GLib.idle_add(worker.start)
     loop.run()
     worker.join()

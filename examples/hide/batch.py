@@ -18,12 +18,13 @@ from .terminal import Full, Refused, count, printable
 class Batch:
     def __init__(self, setup, options, folder, review, terminal, tasks, is_forced, corrections=None):
         self.setup, self.folder, self.review, self.terminal, self.is_forced = setup, folder, review, terminal, is_forced
-        # A result of the same options is not made again. `corrections` are those that it is made with.
+        # A result that was made with the same options is not made again. `corrections` are the corrections with which results are
+        # made.
         self.options, self.corrections = options, corrections
         self.inputs = {(status.st_dev, status.st_ino) for video, _, _ in tasks for status in [os.stat(video)]}
 
     def check_result(self, result):
-        """Refuses to replace what is not a result, or was changed since."""
+        """Refuses to replace a file that is not a result of this program, or was changed since it was made."""
         path, advice = self.folder.inside(result), "name another folder with --out"
         if os.path.exists(path) and ((status := os.stat(path)).st_dev, status.st_ino) in self.inputs:
             raise Refused(f"its result would replace the input {printable(path)}: {advice}")
@@ -36,12 +37,12 @@ class Batch:
                               "or replace it with --force")
 
     def make(self, video, result, progress):
-        """Makes a result. Returns its line of the index."""
+        """Makes a result. Returns its entry in the index."""
         before = state(video)
         self.check_result(result)
         path, table, has_doubts = self.folder.inside(result), self.folder.inside(table_of(result)), "doubts" in self.setup.job
         os.makedirs(os.path.dirname(path), exist_ok=True)
-        # GStreamer gets an open file: what it writes to is new, whatever its name is.
+        # GStreamer gets the descriptor of an open file, so it always writes to a new file, whatever the result's name is.
         descriptor, part = new_part(path)
         table_part = None
         try:
@@ -54,7 +55,7 @@ class Batch:
                 raise Refused(f"{unused[0].id or 'a detection'} begins after the last frame")
             if state(video) != before:
                 raise Refused("it changed while it was read: start the same command again")
-            # Sorted by time, results lie as the inputs do.
+            # The result gets the time of its input, so both folders have the same order by time.
             os.utime(descriptor, ns=(before[1], before[1]))
             os.fsync(descriptor)
             table_part = write_part(table, work.report.table()) if has_doubts else None
@@ -71,7 +72,8 @@ class Batch:
             entry = self.line(
                 video, result, before, made=state(part), table=state(table_part) if table_part else None, notes=work.notes,
                 sums=self.sums(video, part, table_part, result), versions=versions(work), **self.numbers(work))
-            # First, so that a result that exists is in the index, whenever the program is killed.
+            # The entry is written before the result gets its name. So every result that exists is in the index, whenever the
+            # program is killed.
             self.folder.add(entry)
             if table_part:
                 put(table_part, table)
@@ -86,7 +88,7 @@ class Batch:
                     os.unlink(name)
 
     def sums(self, video, part, table_part, result):
-        """Checksums of all files that belong to a result."""
+        """Returns the checksums of all files that belong to a result."""
         files = dict(input=video, result=part, table=table_part)
         if table_part:
             files["detections"] = self.review.file(result, DETECTIONS)
@@ -94,7 +96,7 @@ class Batch:
 
     @staticmethod
     def numbers(work):
-        """What the index has of the frames of a result."""
+        """Returns the values of the index about the frames of a result."""
         report, has_doubts = work.report, "doubts" in work.setup.job
         return dict(
             frames=len(work.pushed), seconds=max(work.ends) / Gst.SECOND,
@@ -107,8 +109,7 @@ class Batch:
                     failure=None, sums={}, corrections=self.corrections and self.corrections.text) | values
 
     def run(self, tasks):
-        """Makes all results. Returns the lines of the index of those that are in the folder, and the sentences of those that are
-        not."""
+        """Makes all results. Returns the index entries of all results that are in the folder, and a sentence for each failure."""
         done, failed, pending = [], [], []
         for video, result, size in tasks:
             corrections = self.corrections.text if self.corrections else self.folder.corrections_of(result)
@@ -150,7 +151,7 @@ class Batch:
                     raise Refused(f"the disk of {folder} is full: make room and start the same command again") from None
                 failed.append(f"{name}: {sentence}")
                 self.terminal.say(failed[-1], True)
-                # A result of another run stays in the index.
+                # The index entry of an earlier result stays.
                 if not os.path.exists(self.folder.inside(result)) and not self.corrections:
                     self.folder.add(self.line(video, result, state(video), failure=sentence))
                 if isinstance(error, Stuck):
@@ -160,7 +161,7 @@ class Batch:
 
 
 def outcome(entry):
-    """What became of a file."""
+    """Returns what became of a file, as a part of a sentence."""
     parts = [count(entry["frames"], "frame")]
     if is_empty(entry):
         parts.append("nothing was found")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MPL-2.0
-"""Boxes in the frames of a video: reading them from CSV files, attaching them to frames, and keeping those of a detector."""
+"""Boxes in the frames of a video: reads them from CSV files, attaches them to frames, and reads those of a detector."""
 
 import csv
 import io
@@ -17,43 +17,43 @@ OPTIONAL = ("frame", "time", "label", "confidence", "id", "what")
 
 @dataclass
 class Box:
-    """A line of a CSV file, or what is between two of them."""
+    """A line of a CSV file, or a box between two of its lines."""
 
-    # The frame's number, or seconds.
+    # The number of the frame, or the time in seconds.
     position: float
     # Left, top, right and bottom, in pixels.
     edges: tuple
     label: str
     confidence: float | None = None
     id: str = ""
-    # What the line says of it. Of a detection: the number of its object.
+    # The column `what` of the line. For a detection, it is the number of its object.
     what: str = ""
     line: int = 0
     # The next keyframe of the same object.
     following: "Box | None" = None
 
     def moved(self, position):
-        """The box between this keyframe and the following one. It is as certain as the more certain of them."""
+        """Returns the box at a position between this keyframe and the following one. Its confidence is the higher of both."""
         share = (position - self.position) / (self.following.position - self.position)
         edges = tuple(old + (new - old) * share for old, new in zip(self.edges, self.following.edges))
         confidences = (self.confidence, self.following.confidence)
         return replace(self, edges=edges, confidence=None if None in confidences else max(confidences))
 
     def is_beyond(self, width, height):
-        """Whether nothing of it is in a picture of this size."""
+        """Whether the whole box lies outside of a picture of this size."""
         left, top, right, bottom = self.edges
         return right <= 0 or bottom <= 0 or left >= width or top >= height
 
     def pixels(self):
-        """Whole pixels: x, y, width and height. Rounded outwards, and without what is left of or above the picture, because
-        metas have no negative numbers."""
+        """Returns x, y, width and height in whole pixels, rounded outwards. The parts left of and above the picture are cut off,
+        because metas have no negative numbers."""
         left, top = (max(0, math.floor(edge)) for edge in self.edges[:2])
         right, bottom = (math.ceil(edge) for edge in self.edges[2:])
         return left, top, max(left, right) - left, max(top, bottom) - top
 
 
 def read_boxes(lines):
-    """Reads a CSV file. Returns the name of the first column, frame or time, and the boxes in ascending order."""
+    """Reads a CSV file. Returns the name of its column of positions, frame or time, and the boxes in ascending order."""
     reader = csv.DictReader(lines, skipinitialspace=True)
     names = [name.strip() for name in reader.fieldnames or []]
     reader.fieldnames = names
@@ -69,7 +69,7 @@ def read_boxes(lines):
     boxes = []
     for row in reader:
         try:
-            # None is the key of surplus values and the value of missing ones.
+            # The csv module puts surplus values under the key None, and uses None for missing values.
             if None in row or None in row.values():
                 raise ValueError("it has more or fewer values than there are columns")
             numbers = {name: float(row[name]) for name in (position, *REQUIRED)}
@@ -93,7 +93,7 @@ def read_boxes(lines):
 
 
 def link_keyframes(boxes, position):
-    """Sets the following keyframe of each keyframe."""
+    """Sets the following keyframe of each box that has an id."""
     latest = {}
     for box in boxes:
         if previous := latest.get(box.id):
@@ -108,15 +108,15 @@ def link_keyframes(boxes, position):
 
 
 class Schedule:
-    """Hands out the boxes of one frame after the other."""
+    """Returns the boxes of one frame after the other."""
 
     def __init__(self, boxes):
         self.boxes = deque(boxes)
-        # By id, the latest keyframe of each object that has another one to come.
+        # For each id, the latest keyframe that has a following one.
         self.moving = {}
 
     def boxes_of(self, start, end):
-        """The boxes of a frame, from the positions of this frame and of the next one."""
+        """Returns the boxes of a frame. `start` is the position of this frame, and `end` that of the next one."""
         boxes = []
         while self.boxes and self.boxes[0].position < end:
             box = self.boxes.popleft()
@@ -128,8 +128,8 @@ class Schedule:
 
 
 def attach(buffer, boxes):
-    """Attaches boxes to a writable buffer. A box of no size says that this frame has none: without any meta,
-    on-missing=auto takes the frame for one that no detector has looked at and covers all of it."""
+    """Attaches boxes to a writable buffer. A box of size 0 says that this frame has no boxes. Without any meta, on-missing=auto
+    assumes that no detector has looked at the frame, and covers all of it."""
     for box in boxes or [Box(0, (0, 0, 0, 0), "nothing")]:
         meta = GstVideo.buffer_add_video_region_of_interest_meta(buffer, box.label, *box.pixels())
         if meta is None:
@@ -139,19 +139,19 @@ def attach(buffer, boxes):
 
 
 class Attacher:
-    """Attaches boxes to the frames that one element of a pipeline gives and another one takes."""
+    """Attaches boxes to the frames that leave one element of a pipeline, and passes them to another element."""
 
     ELEMENTS = "appsink name=frames async=false sync=false max-buffers=4 appsrc name=boxes format=time block=true max-buffers=4"
 
     def __init__(self, boxes, properties=None):
-        """`boxes` are lists by the name of their position, frame or time. `properties` are those of cudagaussblur."""
+        """`boxes` has lists of boxes by the name of their position, frame or time. `properties` are those of cudagaussblur."""
         self.all, self.properties = boxes, properties or {}
-        # By the number of a frame and a box in it, the number of its object, if it has one; and the first number for others.
+        # The object numbers of attached boxes, by frame and box, for boxes that have one; and the first free number.
         self.attached = {}
         self.first_number = 1 + max((int(box.what) for box in boxes.get("frame", []) if box.what.isdecimal()), default=0)
 
     def __call__(self, pipeline):
-        """Begins with a pipeline that has these elements."""
+        """Starts with a new pipeline, which must have the elements of ELEMENTS."""
         for name, value in self.properties.items():
             pipeline.get_by_name("blur").set_property(name, value)
         self.schedules, self.waiting = {position: Schedule(boxes) for position, boxes in self.all.items()}, None
@@ -166,7 +166,7 @@ class Attacher:
     def take(self, sink):
         sample = sink.emit("pull-sample")
         time = sample.get_segment().to_running_time(Gst.Format.TIME, sample.get_buffer().pts)
-        # The next frame says when this one ends.
+        # The start of the next frame is the end of the waiting one.
         result = self.push(time) if self.waiting else Gst.FlowReturn.OK
         self.waiting = sample, time
         return result
@@ -178,11 +178,11 @@ class Attacher:
         self.source.emit("end-of-stream")
 
     def push(self, end):
-        """Pushes the frame that waits for its end."""
+        """Pushes the waiting frame, which ends at `end`."""
         (sample, start), buffer = self.waiting, self.waiting[0].get_buffer()
         spans = dict(frame=(self.frames, self.frames + 1), time=(start / Gst.SECOND, end / Gst.SECOND))
         boxes = [box for position, schedule in self.schedules.items() for box in schedule.boxes_of(*spans[position])]
-        # A new buffer with the same memory: this one is writable.
+        # Makes a new buffer with the same memory, because a new buffer is writable.
         parts = Gst.BufferCopyFlags.TIMESTAMPS | Gst.BufferCopyFlags.FLAGS | Gst.BufferCopyFlags.META
         buffer = buffer.copy_region(parts | Gst.BufferCopyFlags.MEMORY, 0, buffer.get_size())
         buffer.pts = start
@@ -198,15 +198,15 @@ class Attacher:
         return self.source.emit("push-buffer", buffer)
 
     def unused(self):
-        """The boxes beyond the end of the video of objects that have none before it."""
+        """Returns the boxes of objects that begin only after the end of the video."""
         return [box for schedule in self.schedules.values() for box in schedule.boxes if box.id not in schedule.moving]
 
 
 def detections_of(buffer):
-    """The boxes that a detector has attached to a buffer, without those of no size; their position is 0."""
-    # A copy, because reading marks each meta.
+    """Returns the boxes that a detector has attached to a buffer, except those of size 0. Their position is 0."""
+    # Reads a copy, because reading marks each meta.
     metas, boxes = buffer.copy_region(Gst.BufferCopyFlags.META, 0, buffer.get_size()), []
-    # Python cannot iterate metas. All have the id 0 until they have been read.
+    # Python cannot iterate metas. All have the id 0, so each one that has been read gets another id.
     while meta := GstVideo.buffer_get_video_region_of_interest_meta_id(metas, 0):
         meta.id = 1
         if meta.w and meta.h:
@@ -218,7 +218,7 @@ def detections_of(buffer):
 
 
 def table_of_detections(boxes):
-    """The CSV file of a detector's boxes, whose positions are frames."""
+    """Returns the boxes of a detector as a CSV file. Their positions are numbers of frames."""
     text = io.StringIO()
     lines = csv.writer(text, lineterminator="\n")
     lines.writerow("frame x y width height label confidence what".split())

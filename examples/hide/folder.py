@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MPL-2.0
-"""The folder of the results: its index, which videos it has results of, and files that are complete before they get their names."""
+"""The folder of the results: its index, the videos of which it has results, and the writing of files that get their names only
+when they are complete."""
 
 import fcntl
 import json
@@ -12,23 +13,23 @@ from .terminal import Refused, printable
 
 EXTENSIONS = set(".3g2 .3gp .asf .avi .divx .dv .f4v .flv .m2ts .m4v .mkv .mov .mp4 .mpeg .mpg .mts .mxf .ogv .ts .vob .webm "
                  ".wmv".split())
-# The index has a line of JSON for each result that was made and for each that failed. The last one of a result counts.
+# The index has a line of JSON for each result that was made and for each one that failed. The last line about a result is valid.
 INDEX, PAGE = "hide-index.jsonl", "report.html"
 FILE_STATE = (list, type(None))
 KEYS = dict(result=str, input=str, state=FILE_STATE, options=dict, made=FILE_STATE, table=FILE_STATE,
             failure=(str, type(None)), sums=dict, corrections=(str, type(None)))
-# What only the line of a result that was made has.
+# Only the line of a result that was made has these keys.
 RESULT_KEYS = dict(frames=int, seconds=(int, float), covered=(int, type(None)), objects=(int, type(None)),
                    doubtful=(int, float), doubts=list, notes=list)
 UNFINISHED = "it was interrupted, and the result in the folder is an older one: start the same command again"
-# Prefix of the files that are being written.
+# The prefix of files that are being written.
 PART = ".hide-"
 UMASK = os.umask(0)
 os.umask(UMASK)
 
 
 def state(path):
-    """The size and the time of a file; None if there is none."""
+    """Returns the size and the modification time of a file, or None if it does not exist."""
     try:
         status = os.stat(path)
     except OSError:
@@ -37,7 +38,7 @@ def state(path):
 
 
 def is_same(before, now):
-    """Whether a file is as it was. Some disks keep times to two seconds."""
+    """Whether a file has not changed. Some disks store times only to two seconds."""
     return bool(before and now) and before[0] == now[0] and abs(before[1] - now[1]) <= 2 * 10**9
 
 
@@ -61,13 +62,13 @@ class Folder:
         except OSError as error:
             raise Refused(f"{printable(path)} cannot be {'read' if is_read_only else 'written'} ({error.strerror}): name another folder "
                           "with --out") from None
-        # Of a run that was killed. No other one writes here now.
+        # Delete unfinished files of a run that was killed. No other run writes here now, because the index is locked.
         for place, folders, files in [] if is_read_only else os.walk(path):
             folders[:] = [name for name in folders if not os.path.lexists(os.path.join(place, name, INDEX))]
             for name in files:
                 if name.startswith(PART) and name.endswith(".part"):
                     os.unlink(os.path.join(place, name))
-        # By result, the latest line of the index; and the states in which this program has left a result or a table.
+        # The latest entry for each result; and the states in which this program has left each result and each table.
         self.entries, self.states = {}, {}
         self.index.seek(0)
         lines = self.index.read().split("\n")
@@ -81,7 +82,7 @@ class Folder:
                     raise ValueError
                 self.remember(entry)
             except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-                # It was being written when a run was killed.
+                # This line was being written when a run was killed.
                 continue
         if lines[-1] and not is_read_only:
             self.index.write("\n")
@@ -102,32 +103,32 @@ class Folder:
         self.remember(entry)
 
     def is_own(self, name):
-        """Whether a result or a table is as this program has left it."""
+        """Whether a result or a table is as this program left it."""
         return any(is_same(made, state(self.inside(name))) for made in self.states.get(name, []))
 
     def corrections_of(self, result):
         return self.entries[result]["corrections"] if result in self.entries else None
 
     def is_unfinished(self, entry):
-        """Whether the program was killed when it had written the line, before the result was in its place."""
+        """Whether the program was killed after it had written the entry and before the result got its name."""
         return self.is_own(entry["result"]) and not is_same(entry["made"], state(self.inside(entry["result"])))
 
     def is_done(self, result, video, options, corrections):
-        """Whether the result is that of the same input, options and corrections. A result that somebody has changed counts as
-        such."""
+        """Whether the result was made from the same input, with the same options and corrections. A result that somebody has
+        changed counts, too."""
         entry = self.entries.get(result)
         if entry is None or entry["failure"] or not os.path.isfile(self.inside(result)) or self.is_unfinished(entry):
             return False
         return entry["corrections"] == corrections and entry["options"] == options and is_same(entry["state"], state(video))
 
     def shown(self):
-        """The lines of the index about what exists."""
+        """Returns the entries about files that exist."""
         return [entry | dict(failure=UNFINISHED) if not entry["failure"] and self.is_unfinished(entry) else entry
                 for name, entry in sorted(self.entries.items())
                 if os.path.exists(self.inside(name) if not entry["failure"] else entry["input"])]
 
     def write_page(self):
-        """About all results that are in the folder, of whichever run. A folder without any is left as it was found."""
+        """Writes the page about all results in the folder, of all runs. A folder without results is left as it was found."""
         if not self.states:
             if self.is_new:
                 os.unlink(self.inside(INDEX))
@@ -139,7 +140,7 @@ class Folder:
 
 
 def is_own_page(path):
-    """Whether this program has written a page."""
+    """Whether this program has written the page at this path."""
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
             return GENERATOR in file.read(1000)
@@ -152,14 +153,14 @@ def table_of(result):
 
 
 def new_part(path, mode=0o666 & ~UMASK):
-    """A new file beside another one, open, and its name."""
+    """Makes a new file beside another one. Returns its descriptor and its name."""
     descriptor, part = tempfile.mkstemp(prefix=PART, suffix=".part", dir=os.path.dirname(path) or ".")
     os.chmod(part, mode)
     return descriptor, part
 
 
 def put(part, path):
-    """Gives a complete file its name, also if the power fails afterwards."""
+    """Gives a complete file its name. The name stays even if the power fails afterwards."""
     os.replace(part, path)
     folder = os.open(os.path.dirname(path) or ".", os.O_RDONLY)
     os.fsync(folder)
@@ -167,7 +168,7 @@ def put(part, path):
 
 
 def write_part(path, text):
-    """A new complete file beside another one."""
+    """Writes a complete new file beside another one. Returns its name."""
     descriptor, part = new_part(path)
     with open(descriptor, "w", encoding="utf-8", newline="") as file:
         file.write(text)
@@ -177,7 +178,8 @@ def write_part(path, text):
 
 
 def find_videos(arguments, folder):
-    """The videos, each with the path of its result without extension; sentences about arguments that are none; and remarks."""
+    """Returns the videos, each with the path of its result without an extension; sentences about arguments that are no videos;
+    and remarks."""
     videos, refused, remarks, seen = [], [], [], set()
     results = {os.path.realpath(folder.inside(name)) for name in folder.entries if folder.is_own(name)}
     for argument in arguments:
@@ -202,11 +204,12 @@ def find_videos(arguments, folder):
 
 
 def videos_below(folder, out, refused, remarks):
-    """The videos of a folder, each with its path in there. Folders of results, which have an index, are not searched."""
+    """Yields the videos in a folder, each with its path inside of the folder. Folders with an index, which have results, are not
+    searched."""
     def note(error):
         refused.append(f"{printable(error.filename)} cannot be read: {error.strerror}")
 
-    # os.walk follows no links to folders.
+    # os.walk does not follow links to folders.
     for place, folders, files in os.walk(folder, onerror=note):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for name in [name for name in folders if os.path.lexists(os.path.join(place, name, INDEX))]:
@@ -221,12 +224,12 @@ def videos_below(folder, out, refused, remarks):
 
 
 def name_results(videos, folder, extension):
-    """Triples of video, result and bytes. Results keep the folders below that which was searched, and are numbered where two have
-    the same name; a video keeps the result of an earlier run, also if it was moved since."""
+    """Returns triples of video, result and size in bytes. Results have the same subfolders as their videos, and are numbered if
+    two have the same name. A video keeps the result of an earlier run, even if it was moved since."""
     before = {entry["input"]: name for name, entry in folder.entries.items() if name.endswith(extension)}
     moved = {tuple(entry["state"]): name for name, entry in folder.entries.items()
              if name.endswith(extension) and entry["state"] and not os.path.exists(entry["input"])}
-    # Some disks do not tell letters of different case apart.
+    # Some disks do not distinguish between upper and lower case.
     taken = {name.casefold() for name in before.values()}
     named = []
     for video, stem in videos:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MPL-2.0
-"""Which streams and tags of an input its result gets. Whatever it does not get is named here."""
+"""Decides which streams and tags of an input its result gets, and names everything that it does not get."""
 
 import os
 import pathlib
@@ -9,25 +9,25 @@ from gi.repository import GLib, Gst, GstPbutils
 from .play import Stuck, play, stop
 from .terminal import Interrupted, Refused, count, signals
 
-# Tags that the result gets. Others may show or name what is covered: a cover picture, a comment, the place.
+# Tags that the result gets. Other tags may show or name what is covered, such as a cover picture, a comment or a place.
 TAGS = {Gst.TAG_TITLE, Gst.TAG_ARTIST, Gst.TAG_ALBUM, Gst.TAG_DATE, Gst.TAG_DATE_TIME, Gst.TAG_LANGUAGE_CODE, Gst.TAG_BITRATE,
         Gst.TAG_CODEC, Gst.TAG_VIDEO_CODEC, Gst.TAG_AUDIO_CODEC}
-# Tags that the result needs no more: its pictures are turned, and its streams are new.
+# Tags that the result does not need, because its pictures are already turned and its streams are new.
 NEEDLESS_TAGS = {Gst.TAG_LANGUAGE_NAME, Gst.TAG_IMAGE_ORIENTATION, Gst.TAG_APPLICATION_NAME, Gst.TAG_TRACK_NUMBER, Gst.TAG_TRACK_COUNT,
                  "has-crc", "container-specific-track-id"}
-# Bits of a sample by bits of a pixel, where a sample has more than 8; and the pixels that have alpha.
+# Bits of a sample by bits of a pixel, for samples of more than 8 bits; and the bits of pixels that have alpha.
 DEEP, ALPHA = {30: 10, 36: 12, 40: 10, 48: 12, 64: 16}, {32, 40, 48, 64}
 NOTHING = "nothing was decoded in 10 s: it is cut off or damaged; try to play it"
 NO_PICTURES = "it has no pictures, is cut off before the first one, or no decoder for them is installed"
 
 
 class Input:
-    """A file with pictures, and what its result lacks of it."""
+    """A video file, and what its result does not get from it."""
 
     def __init__(self, path):
         if not os.path.isfile(path):
             raise Refused("there is no such file")
-        # GStreamer would not tell a file that may not be read from a damaged one.
+        # GStreamer would not distinguish a file without read permission from a damaged one.
         open(path, "rb").close()
         self.uri = pathlib.Path(path).absolute().as_uri()
         info = self.discover()
@@ -40,7 +40,7 @@ class Input:
         if not videos:
             raise Refused(NO_PICTURES)
         self.duration = info.get_duration() if info.get_duration() != Gst.CLOCK_TIME_NONE else 0
-        # The longest track: others may be previews.
+        # Chooses the longest track, because others may be previews.
         pictures = self.count_pictures() if len(videos) > 1 else {}
         video = max(videos, key=lambda stream: pictures.get(stream.get_stream_id(), 0))
         self.video, depth = video.get_stream_id(), video.get_depth()
@@ -49,18 +49,18 @@ class Input:
         self.streams = {stream.get_stream_id(): names.get(stream.get_stream_type_nick(), stream.get_stream_type_nick())
                         for stream in streams}
         self.streams |= {name: f"another video track, of {count(number, 'picture')}" for name, number in pictures.items()}
-        # Demuxers add those of the file to each stream's. Tags of other kinds describe how a stream is encoded.
+        # Demuxers add the tags of the file to those of each stream. Tags of other kinds describe how a stream is encoded.
         tags = set().union(*(names_of(stream.get_tags()) for stream in (info.get_stream_info(), *streams)))
         tags = sorted(Gst.tag_get_nick(name) for name in tags - TAGS - NEEDLESS_TAGS if Gst.tag_get_flag(name) == Gst.TagFlag.META)
         self.others = ["chapters"] * bool(info.get_toc()) + [f"tags ({', '.join(tags)})"] * bool(tags)
 
     def discover(self):
-        """What GStreamer finds in the file."""
+        """Returns what GStreamer finds in the file."""
         discoverer, found = GstPbutils.Discoverer.new(10 * Gst.SECOND), []
         handler = discoverer.connect("discovered", lambda _, info, error: found.append((info, error)))
         discoverer.start()
         discoverer.discover_uri_async(self.uri)
-        # For signals.
+        # Wakes the loop below, so that it sees signals.
         GLib.timeout_add(100, lambda: not found and not signals)
         while not found and not signals:
             GLib.MainContext.default().iteration(True)
@@ -75,13 +75,13 @@ class Input:
             raise Refused("it is not a video, or it is damaged from the first byte on: try to play it"
                           if error.matches(Gst.stream_error_quark(), Gst.StreamError.TYPE_NOT_FOUND)
                           or error.matches(Gst.stream_error_quark(), Gst.StreamError.WRONG_TYPE) else NO_PICTURES)
-        # decodebin may lose the error of a demuxer that finds nothing in a file that is cut off.
+        # decodebin may lose the error of a demuxer that finds nothing in an incomplete file.
         if info.get_result() in (result.TIMEOUT, result.BUSY):
             raise Refused(NOTHING)
         return info
 
     def count_pictures(self):
-        """The number of pictures of each video track."""
+        """Returns the number of pictures in each video track."""
         pictures, pipeline = {}, Gst.parse_launch("urisourcebin name=source ! parsebin name=parse")
         pipeline.get_by_name("source").set_property("uri", self.uri)
 
@@ -106,14 +106,14 @@ class Input:
         except Stuck:
             raise
         except Refused:
-            # What comes before the damage is as long in each track.
+            # The part before the damage is equally long in all tracks.
             pass
         if len(pictures) < 2:
             raise Refused("it has several video tracks whose pictures cannot be counted: copy the track to cover to a file of its own")
         return pictures
 
     def left_out(self, used):
-        """The sentence about what is not in a result with these streams: a list of one or none."""
+        """Returns a sentence about everything that is not in a result with the streams `used`, as a list of one or none."""
         lacks = [kind for name, kind in self.streams.items() if name not in used and kind != "container"]
         lacks = [f"{kind} ({lacks.count(kind)} streams)" if lacks.count(kind) > 1 else kind for kind in dict.fromkeys(lacks)]
         lacks += self.others + [f"a stream for which GStreamer has no {name}" for name in self.lacking]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MPL-2.0
-"""What can be hidden: the elements that do it, and the encoder of the results."""
+"""The kinds of objects that can be hidden, the elements that hide them, and the encoders of the results."""
 
 import functools
 import os
@@ -10,31 +10,33 @@ from gi.repository import GLib, Gst
 from .play import play
 from .terminal import Refused
 
-# Detections of centerface from this confidence on continue a cover. A new one begins from the job's threshold on.
+# A detection of centerface with at least this confidence continues a cover. A new cover begins only with the threshold of the
+# job.
 WEAK = 0.2
 PLATES = "/usr/share/opencv4/haarcascades/haarcascade_russian_plate_number.xml"
-# Frames that wait between two threads.
+# A queue for the frames between two threads.
 QUEUE = "queue max-size-buffers=4 max-size-bytes=0 max-size-time=0"
-# The formats of NVDEC's frames, by those of the same samples elsewhere.
+# NVDEC's formats, by the formats with the same samples in host memory.
 ON_DEVICE = {"I420": "NV12", "I420_10LE": "P010_10LE"}
-# Settings of jobs that a user may change.
+# The settings of jobs that a user may change.
 SETTINGS = "cover", "sigma", "every", "threshold", "search_size"
 PEOPLE = ("centerface every=4 size={search_size} threshold=0.3 ! selfiesegmentation name=detector every={every} "
           "threshold={threshold}")
 NO_DETECTORS = "GStreamer does not find {element}: install its plugin, libgstdetectors.so, or set GST_PLUGIN_PATH to its folder"
-# What finds the objects, properties of cudagaussblur, and defaults. With `doubts`, the seconds in which an object may show are
-# reported; with `ten_bit`, samples of more than 8 bits keep 10. A `warning` is printed before the first file, `missing` if an
-# element is not there, and `faceless` about frames in which no face leads to a person.
+# For each kind of object: the elements that find it, properties of cudagaussblur, and defaults. With `doubts`, the seconds in
+# which an object may show are reported. With `ten_bit`, samples of more than 8 bits keep 10 bits. `warning` is printed before the
+# first file, and `missing` if an element is missing. `faceless` is printed about frames in which no face leads to a person.
 JOBS = {
     "faces": dict(
-        # A search at twice the size in as many frames as look-ahead has.
+        # By default, one frame in 20 is searched at twice the size. This is the number of frames of look-ahead.
         finder="centerface name=detector every={every} size={search_size} fine-every=5 threshold={weak}", every=4, threshold=0.3, search_size=640,
         blur="region-mode=inside look-ahead=20 expand=0.15 min-confidence={threshold}", cover="mosaic", doubts=True, ten_bit=True,
         missing=NO_DETECTORS.format(element="centerface")),
-    # facedetect attaches nothing to frames without a plate.
+    # on-missing=pass is set because facedetect attaches nothing to frames without a plate.
     "plates": dict(
         finder=f"videoconvert ! facedetect name=detector display=false updates=none profile={PLATES}",
-        # Detections are attached again to the same samples.
+        # These elements give frames the format in which the detector read them, so that detections are attached to the same
+        # samples.
         replayed="videoconvert ! video/x-raw,format=RGB ! ",
         blur="region-mode=inside look-ahead=15 on-missing=pass", cover="fill", doubts=True,
         missing="plates need the element facedetect and OpenCV's cascades: on Debian and Ubuntu install gstreamer1.0-opencv and "
@@ -55,7 +57,7 @@ JOBS = {
 class Muxer(NamedTuple):
     element: str
     extension: str
-    # Encoders of sound, with the samples by which they delay it; and caps of sound that is copied.
+    # The encoders of sound, each with the number of samples by which it delays the sound; and caps of sound that can be copied.
     encoders: dict
     copied: tuple
 
@@ -74,8 +76,8 @@ MP4 = Muxer("mp4mux", ".mp4", {"avenc_aac": 1024, "voaacenc": 1600},
              "audio/x-ac3,framed=true", "audio/x-alac", "audio/x-opus,channel-mapping-family=[0,255]"))
 WEBM = Muxer("webmmux", ".webm", {"opusenc": 0, "vorbisenc": 0},
              ("audio/x-opus,channel-mapping-family=[0,255]", "audio/x-vorbis"))
-# Encoders with a quality instead of a rate, the best first: those of a GPU leave the processor to the detector. With a keyframe
-# in 60 frames players jump to a doubtful second at once.
+# Encoders that keep a constant quality, not a constant rate; the best is first. Encoders on a GPU leave the processor to the
+# detector. There is a keyframe at least every 60 frames, so that players can jump to a doubtful second quickly.
 ENCODERS = (
     Encoder("nvh264enc", "rc-mode=constqp qp-const=21 gop-size=60 ! h264parse", MP4),
     Encoder("nvh264enc", "rate-control=constqp qp-const-i=21 qp-const-p=21 qp-const-b=21 gop-size=60 ! h264parse", MP4),
@@ -84,7 +86,7 @@ ENCODERS = (
     Encoder("x264enc", "pass=quant quantizer=21 speed-preset=veryfast key-int-max=60", MP4),
     Encoder("vp8enc", "deadline=1 cpu-used=8 max-quantizer=20 target-bitrate=4000000 keyframe-max-dist=60", WEBM),
 )
-# Of 10 bits, in H.265 as phones record it: wider known than H.264 of 10 bits.
+# Encoders for 10 bits. They write H.265, like phones: more players know it than H.264 with 10 bits.
 TEN_BIT_ENCODERS = (
     Encoder("nvh265enc", "rc-mode=constqp qp-const=22 gop-size=60 ! h265parse", MP4),
     Encoder("vah265enc", "rate-control=cqp qpi=22 qpp=22 qpb=22 key-int-max=60 ! h265parse", MP4),
@@ -93,10 +95,11 @@ TEN_BIT_ENCODERS = (
 
 
 class Setup:
-    """What all files of a run have in common: the elements that cover, and the encoder. They work once this exists.
+    """The elements that cover, and the encoder, for all files of a run. The constructor tries them out.
 
-    `job` is like a value of JOBS, and `chosen` are the settings that the user has chosen. `blur` has more properties of
-    cudagaussblur, `size` the largest width and height of results. `on_pipeline` is called with each pipeline before it plays."""
+    `job` has the same keys as a value of JOBS, and `chosen` has the settings that the user has chosen. `blur` has additional
+    properties of cudagaussblur, and `size` is the largest width and height of results. `on_pipeline` is called with each pipeline
+    before it plays."""
 
     def __init__(self, job, chosen, blur="", size=None, sound=True, on_pipeline=None):
         self.job, self.sound, self.size, self.on_pipeline = job, sound, size or (32766, 32766), on_pipeline
@@ -108,19 +111,20 @@ class Setup:
         self.blur = f"cudagaussblur name=blur post-messages=true {job['blur'].format(**values)} {blur}{own}"
         if PLATES in self.finder and not os.path.exists(PLATES):
             raise Refused(job["missing"])
-        # Else nothing feeds the elements that `on_pipeline` connects.
+        # With `on_pipeline`, the finder is left out here, because nothing would feed the elements that `on_pipeline` connects.
         self.try_out(f"{self.elements('I420', 'identity' if on_pipeline else self.finder)} ! fakesink")
         encoders = [encoder for encoder in ENCODERS if self.works(encoder)]
         if not encoders:
             raise Refused("GStreamer has no encoder for the results: on Debian and Ubuntu install gstreamer1.0-plugins-good "
                           "(mp4mux) and gstreamer1.0-plugins-ugly (x264enc)")
         self.extension = encoders[0].muxer.extension
-        # The others serve if the first one fails: an encoder of a GPU does not take every size.
+        # The other encoders are used if the first one fails, because an encoder on a GPU does not support every size.
         self.encoders = [encoder for encoder in encoders if encoder.muxer is encoders[0].muxer]
 
     def elements(self, format, finder, is_on_device=False):
-        """From decoded frames to covered ones, as a viewer sees them: turned as the file says, with square pixels, and of an even
-        size, because 4:2:0 needs that. In CUDA memory no element here turns or scales frames, so they have to be so already."""
+        """Returns the elements between decoded and covered frames. Frames are converted to what a viewer sees: turned as the file
+        says, with square pixels, and with an even size, because 4:2:0 requires that. No element here turns or scales frames in
+        CUDA memory, so these frames must already be like this."""
         width, height = self.size
         sides = f"width=[2,{width},2],height=[2,{height},2],pixel-aspect-ratio=1/1"
         turn, caps = "videoflip video-direction=auto ! ", f"video/x-raw,format={format},{sides}"
@@ -131,7 +135,7 @@ class Setup:
 
     @functools.cached_property
     def ten_bit_encoders(self):
-        """Encoders of 10 bits, if there are any."""
+        """The encoders for 10 bits that work."""
         return [encoder for encoder in TEN_BIT_ENCODERS
                 if self.job.get("ten_bit") and encoder.muxer.extension == self.extension and self.works(encoder, "I420_10LE")]
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MPL-2.0
-"""The command line, and what it starts."""
+"""The command line, and the functions that it starts."""
 
 import argparse
 import math
@@ -105,15 +105,15 @@ def width_and_height(text):
 
 
 def run():
-    """The exit status."""
+    """Runs the command. Returns the exit status."""
     arguments = parse_arguments()
-    # facedetect opens cascades that distributions do not have, and OpenCV prints errors about them.
+    # facedetect opens cascades that distributions do not have. Without this, OpenCV prints errors about them.
     os.environ.setdefault("OPENCV_LOG_LEVEL", "FATAL")
     for stream in filter(None, (sys.stdout, sys.stderr)):
-        # A name that the terminal cannot show is no reason to say nothing.
+        # A name that the terminal cannot show must not prevent the output.
         stream.reconfigure(errors="backslashreplace")
     terminal = Terminal()
-    # GStreamer looks for its plugins, which may take a while.
+    # GStreamer now looks for its plugins, which may take a while.
     terminal.progress("starting", at_once=True)
     Gst.init(None)
     if not Gst.ElementFactory.find("cudagaussblur"):
@@ -175,8 +175,8 @@ def run():
 
 
 def setup_again(entry, review, backend, corrections=None, cover=None):
-    """The options of a result, with another cover if one is given, and the setup for them. Its detections are attached again, if there
-    were any."""
+    """Returns the options of a result, with another cover if one is given, and a setup with these options. If the result has
+    detections, the setup attaches them again."""
     options, replay = entry["options"] | (dict(cover=cover) if cover else {}), None
     check_options(options)
     job = JOBS[options["hide"]]
@@ -187,7 +187,7 @@ def setup_again(entry, review, backend, corrections=None, cover=None):
 
 
 def check_options(options):
-    """Refuses options of the index that the command line would refuse: they become a part of a pipeline."""
+    """Refuses options from the index that the command line would refuse, because they become a part of a pipeline."""
     ranges = dict(sigma=(0, 1024), every=(1, 1000), threshold=(0, 1), search_size=(64, 4096), kernel=(0, 801))
     are_numbers = all(type(options[name]) in (int, float) and low <= options[name] <= high for name, (low, high) in ranges.items()
                       if name in options)
@@ -200,7 +200,7 @@ def check_options(options):
 
 
 def correct(arguments, folder, review, terminal):
-    """Makes results again with corrections. Returns lines of the index, and sentences about failures."""
+    """Makes results again with corrections. Returns their index entries, and a sentence for each failure."""
     done, failed, files = [], [], {}
     for path in arguments.corrections:
         try:
@@ -238,7 +238,7 @@ def correct(arguments, folder, review, terminal):
 
 
 def verify_all(folder, review, backend, terminal):
-    """Says which results are not as they were made."""
+    """Reports which results differ from how they were made. Returns the exit status."""
     entries, failures = [entry for _, entry in sorted(folder.entries.items()) if not entry["failure"]], 0
     inputs = {os.path.realpath(entry["input"]) for entry in entries}
     unlisted = [name for name in videos_below(folder.path) if name not in {entry["result"] for entry in entries}
@@ -269,7 +269,7 @@ def verify_all(folder, review, backend, terminal):
 
 
 def videos_below(folder):
-    """The videos of a folder of results, without those of such folders in it."""
+    """Returns the videos in a folder of results, but not those in subfolders that are folders of results themselves."""
     videos = []
     for place, folders, names in os.walk(folder):
         folders[:] = [name for name in folders if not os.path.lexists(os.path.join(place, name, INDEX))]

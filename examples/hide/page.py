@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MPL-2.0
-"""The page about all results, and the index of the pages for their review."""
+"""The page about all results, and the index of the review pages."""
 
 import html
 import os
@@ -16,7 +16,7 @@ border-bottom: 1px solid #ccc; overflow-wrap: anywhere } .number { text-align: r
 .look { color: #a00; font-weight: bold } section { break-inside: avoid-page }
 @media print { body { margin: 0; max-width: none } a { color: inherit } }
 """
-# Says that a page is of this program, which may replace it.
+# Marks pages of this program, which it may replace.
 GENERATOR = '<meta name="generator" content="cudagaussblur hide.py">'
 EXPLANATION = """\
 <p>Before you publish, watch every video in full: an object that was never detected is visible, and is not listed here.</p>
@@ -36,7 +36,8 @@ def document(title, body):
 
 
 def index_of_pages(pages, command):
-    """The page with links to those for the review, from their paths and the lines of the index, and the command that deletes them."""
+    """Returns the page with links to the review pages, from their paths and index entries, and with the command that deletes
+    them."""
     rows = [f'<tr><td>{link(path, printable(entry["result"]))}</td><td class="number">{entry["objects"]}</td>'
             f'<td class="number">{len(entry["doubts"])}</td><td>{"corrected" if entry["corrections"] else ""}</td></tr>'
             for path, entry in pages]
@@ -49,7 +50,7 @@ def link(path, label, fragment=""):
 
 
 def page(entries):
-    """The page about all results, from the lines of the index."""
+    """Returns the page about all results, from their index entries."""
     done = [entry for entry in entries if not entry["failure"]]
     empty, failed = sum(map(is_empty, done)), len(entries) - len(done)
     doubtful = sum(entry["doubtful"] for entry in done)

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: MPL-2.0
-"""Pictures of what is covered in a result."""
+"""Pictures of the covered objects of a result."""
 
 import base64
 from typing import NamedTuple
 
 from gi.repository import Gst, GstVideo
 
-# The sides of a part of a frame: those of the object times the factor, and at least so many pixels. Longer ones are thinned out.
+# The sides of a part of a frame have CONTEXT times the length of the object's longer side, but at least SIDE pixels. If this
+# exceeds MOST_SIDE, the part has only every second sample or fewer.
 CONTEXT, SIDE, MOST_SIDE = 1.8, 96, 360
 
 
@@ -15,21 +16,21 @@ class Crop(NamedTuple):
 
     caps: str
     planes: bytes
-    # The object in it: left, top, width and height as shares of it.
+    # The place of the object in the part: left, top, width and height as shares of the part.
     box: list
 
 
 def crop(buffer, info, box):
-    """The part of a frame, of I420, NV12, I420_10LE, P010_10LE or RGB, around a box."""
+    """Returns the part of a frame around a box. The format is I420, NV12, I420_10LE, P010_10LE or RGB."""
     meta, format = GstVideo.buffer_get_video_meta(buffer), info.finfo
     offsets, strides = (meta.offset, meta.stride) if meta else (info.offset, info.stride)
     side = max(SIDE, round(CONTEXT * max(box[2:])))
-    # RGB is for plates, which are small.
+    # RGB is used only for plates, which are small, so no samples are left out.
     step = 1 if format.n_planes == 1 else -(-side // MOST_SIDE)
     corner, size = [], []
     for begin, length, whole in zip(box[:2], box[2:], (info.width, info.height)):
         corner.append(max(0, min(begin + (length - side) // 2, whole - side)) // 2 * 2)
-        # An even number of samples that are left.
+        # The number of remaining samples is even.
         size.append(max(1, min(side, whole - corner[-1]) // step // 2) * 2)
     planes = []
     for plane in range(format.n_planes):
@@ -47,7 +48,7 @@ def crop(buffer, info, box):
 
 
 def jpegs(crops):
-    """Parts of frames as JPEGs in base64."""
+    """Yields parts of frames as JPEGs in base64."""
     pipeline = Gst.parse_launch("appsrc name=crops format=time max-buffers=2 block=true ! videoconvert ! jpegenc quality=80 ! "
                                 "appsink name=pictures sync=false")
     source, sink = pipeline.get_by_name("crops"), pipeline.get_by_name("pictures")

@@ -17,7 +17,8 @@ from .report import Report
 from .terminal import Full, Refused, count
 
 def cover(setup, path, descriptor, progress):
-    """Writes the covered video to an open file: with the next encoder if one fails, and without sound if all do. Returns its Work."""
+    """Writes the covered video to an open file. After a failure, tries host memory instead of CUDA memory, then the other
+    encoders, then a result without sound. Returns the Work."""
     input, with_sound, reason = Input(path), setup.sound, None
     is_on_device = not setup.is_scaled
     encoders = (setup.ten_bit_encoders if input.bits > 8 else []) + setup.encoders
@@ -31,7 +32,7 @@ def cover(setup, path, descriptor, progress):
             raise
         except Refused as refused:
             if work.is_on_device:
-                # In host memory pictures are turned, scaled and converted.
+                # In host memory, pictures can be turned, scaled and converted.
                 is_on_device = False
             elif work.decoded and len(encoders) > 1:
                 encoders = encoders[1:]
@@ -48,7 +49,7 @@ def cover(setup, path, descriptor, progress):
 
 
 def versions(work):
-    """What made a result."""
+    """Returns the versions of everything that made a result."""
     elements = {name: factory.get_plugin().get_version() for name in ("cudagaussblur", "centerface", work.encoder.element)
                 if (factory := Gst.ElementFactory.find(name))}
     return dict(GStreamer=Gst.version_string(), encoder=f"{work.encoder.element} {work.encoder.settings}", plugins=elements)
@@ -60,28 +61,30 @@ class Work:
     def __init__(self, setup, encoder, input, descriptor, with_sound, is_on_device=False):
         self.setup, self.input, self.encoder, self.notes = setup, input, encoder, []
         self.muxer = encoder.muxer
-        # What the detector has found in each frame; and parts of the frames around that, until the message about a frame comes.
+        # The detections of each frame; and pictures of them, until the message about their frame comes.
         self.detections, self.crops = [], {}
         replayed = setup.on_pipeline
         known, first = (replayed.attached, replayed.first_number) if replayed else ({}, 1)
         self.report = Report(setup.settings.get("every", 1), self.look, known, itertools.count(first))
-        # Streams of the input that are in the result, or that the user does not want there.
+        # Streams of the input that are in the result, or that the user does not want in it.
         self.used_streams = {name for name, kind in input.streams.items() if kind == "sound" and not setup.sound}
         self.has_sound = False
-        # Frames that were read; that are to be covered; that the detector received and returned; and that were encoded.
+        # The numbers of frames that were read, that are to be covered, that the detector received, that it returned, and that
+        # were encoded.
         self.read = self.decoded = self.searching = self.searched = self.encoded = 0
-        # Width and height of the covered frames, and of those that were decoded.
+        # Width and height of the covered frames, and of the decoded frames.
         self.size = self.given = None
-        # Running times of the frames that left the blur, their ends, and timestamps of those that it posted a message about.
+        # The running times of the frames that left the blur, their ends, and the timestamps of the frames about which the blur
+        # posted a message.
         self.pushed, self.ends, self.posted = [], [], []
         self.bits = min(input.bits, 10) if encoder in TEN_BIT_ENCODERS else 8
         format = "I420_10LE" if self.bits == 10 else "I420"
-        # Whether frames stay in CUDA memory. An encoder of the processor downloads every frame, so that searched ones would be
-        # downloaded twice.
+        # Whether frames stay in CUDA memory. They do so only if the encoder reads it: otherwise every frame is downloaded for the
+        # encoder, and searched frames would be downloaded twice.
         self.is_on_device = is_on_device and self.bits == input.bits and encoder.reads_cuda_memory()
-        # Streams that decode to none of these, such as subtitles, are not exposed.
+        # Streams that decode to none of these formats, such as subtitles, are not exposed.
         formats = ["video/x-raw(ANY)"] + (["audio/x-raw(ANY)", *self.muxer.copied] if with_sound else [])
-        # compositor drops the tag that says how the picture is turned.
+        # compositor drops the tag that says how the picture is turned, so pictures are turned before it.
         alpha = "videoconvert ! videoflip video-direction=auto ! compositor background=black start-time-selection=first ! "
         self.pipeline = Gst.parse_launch(
             f'uridecodebin name=input caps="{";".join(formats)}" expose-all-streams=false '
@@ -118,12 +121,12 @@ class Work:
         self.detections.append(found)
 
     def look(self, frame, box):
-        """The confidence of a detection, and a part of its frame."""
+        """Returns the confidence of a detection, and a picture of it."""
         found, picture = self.crops.get(frame, {}).get(box, (None, None))
         return found.confidence if found and found.confidence is not None else 1, picture
 
     def kept_detections(self):
-        """All detections; those that count have the number of their object."""
+        """Returns all detections. Those that count have the number of their object."""
         for frame, found in enumerate(self.detections):
             for box in found:
                 box.position, box.what = frame, str(self.report.found.get((frame, box.pixels()), ""))
@@ -137,7 +140,7 @@ class Work:
         self.ends.append(buffer.pts + (buffer.duration if buffer.duration != Gst.CLOCK_TIME_NONE else 0))
 
     def watch(self, element, pad, each):
-        """Calls `each` with the buffers of a pad."""
+        """Calls `each` with each buffer that passes a pad."""
         def probe(_, info):
             each(info.get_buffer())
             return Gst.PadProbeReturn.OK
@@ -145,13 +148,14 @@ class Work:
         self.probes.append((pad, pad.add_probe(Gst.PadProbeType.BUFFER, probe)))
 
     def watch_events(self, pad, each):
-        """Calls `each` with the pad and the events that come to it. An event passes unless `each` returns something."""
+        """Calls `each` with the pad and each event that passes it. The event is dropped if `each` returns something else than
+        None."""
         def probe(_, info):
             return Gst.PadProbeReturn.OK if each(pad, info.get_event()) is None else Gst.PadProbeReturn.DROP
         self.probes.append((pad, pad.add_probe(Gst.PadProbeType.EVENT_DOWNSTREAM, probe)))
 
     def copy_tags(self, _, event):
-        """Gives the muxer those tags of the whole file that the result gets, and says if players turn the pictures."""
+        """Gives the muxer the tags of the whole file that the result gets. Posts a message if players turn the pictures."""
         mux = self.pipeline.get_by_name("mux")
         if self.is_on_device and event.type == Gst.EventType.TAG and is_turned_by(event.parse_tag()):
             self.post("turned")
@@ -161,7 +165,7 @@ class Work:
 
     @staticmethod
     def drop_tags(pad, event):
-        """Drops the tags that the result does not get."""
+        """Removes the tags that the result does not get."""
         if event.type == Gst.EventType.TAG and not names_of(event.parse_tag()) <= TAGS:
             tags = event.parse_tag().copy()
             for tag in names_of(tags) - TAGS:
@@ -169,7 +173,8 @@ class Work:
             return pad.send_event(Gst.Event.new_tag(tags))
 
     def check_size(self, _, event):
-        """MP4 has one size for the whole video. Caps before the first frame may be those of a picture that is not turned yet."""
+        """Checks that the size stays the same, because MP4 has one size for the whole video. Caps before the first frame may be
+        those of a picture that is not turned yet."""
         if event.type == Gst.EventType.CAPS:
             picture = GstVideo.VideoInfo.new_from_caps(event.parse_caps())
             size = picture.width, picture.height
@@ -186,7 +191,7 @@ class Work:
         self.source.post_message(Gst.Message.new_application(self.source, Gst.Structure.new_empty(name)))
 
     def close(self):
-        """Frees the pipeline, which Python and GStreamer otherwise keep for each other."""
+        """Frees the pipeline. Without this, references between Python and GStreamer would keep it."""
         for handler in self.handlers:
             self.source.disconnect(handler)
         for pad, probe in self.probes:
@@ -195,7 +200,7 @@ class Work:
         gc.collect()
 
     def answer(self, _, pad, element, query):
-        """Tells a video decoder, whose pad is not linked yet, which memory its frames may be in."""
+        """Tells a video decoder, whose pad is not linked yet, in which memory its frames may be."""
         is_asked = query.type == Gst.QueryType.CAPS and element.get_factory().get_metadata("klass").startswith("Codec/Decoder/Video")
         return is_asked and self.video.get_static_pad("sink").query(query)
 
@@ -212,7 +217,7 @@ class Work:
             self.notes.append(f"a stream is left out, because it cannot be converted ({error})")
 
     def add_sound(self, pad, caps, name):
-        """Copies sound that the muxer takes, and encodes other."""
+        """Copies sound that the muxer supports, and encodes other sound."""
         last, delay = pad, 0
         if caps.startswith("audio/x-raw"):
             encoder = next(filter(Gst.ElementFactory.find, self.muxer.encoders), None)
@@ -224,12 +229,12 @@ class Work:
             branch.sync_state_with_parent()
             pad.link(branch.get_static_pad("sink"))
             last, delay = branch.get_static_pad("src"), self.muxer.encoders[encoder]
-        # The muxer waits for what is linked.
+        # From now on, the muxer waits for this stream.
         sink = self.pipeline.get_by_name("mux").request_pad_simple("audio_%u")
         self.watch_events(sink, self.copy_tags)
         self.watch_events(sink, self.drop_tags)
         if delay:
-            # The muxer drops what the encoder has put before the beginning.
+            # The muxer drops the samples that the encoder has added before the beginning.
             def shift(_, event):
                 if event.type == Gst.EventType.CAPS:
                     last.set_offset(-(delay * Gst.SECOND // event.parse_caps()[0].get_value("rate")))
@@ -239,12 +244,12 @@ class Work:
         self.has_sound = True
 
     def check_streams(self, _):
-        """The muxer would wait for the pictures of a file without any."""
+        """Ends a file without pictures, for which the muxer would wait forever."""
         if not self.video.get_static_pad("sink").is_linked():
             self.post("no-video")
 
     def stalled(self):
-        """For how many seconds no frame may come, and what is said then."""
+        """Returns for how many seconds no frame may come, and the sentence for that case."""
         if not self.decoded:
             return 10, NOTHING
         if self.searching > self.searched:
@@ -252,7 +257,7 @@ class Work:
         return 120, f"no frame came for 120 s after {count(self.decoded, 'frame')}: try it alone, with --no-sound or --backend cpu"
 
     def run(self, progress):
-        """Returns when the result is complete. Else raises Refused."""
+        """Plays until the result is complete. Raises Refused if it cannot be completed."""
         duration = self.input.duration
 
         def each(message):
@@ -286,7 +291,7 @@ class Work:
                 self.notes.append(f"in {count(faceless, 'frame')} no face was found: {self.setup.job['faceless']}")
 
     def remarks(self):
-        """How the pictures of the result differ from the input's, besides the covers."""
+        """Returns how the pictures of the result differ from those of the input, apart from the covers."""
         notes, latest = [], list(itertools.accumulate(self.pushed, max))
         back = sum(time <= before for before, time in zip(latest, self.pushed[1:]))
         if self.input.has_alpha:
@@ -299,7 +304,7 @@ class Work:
         (width, height), (given_width, given_height) = self.size, self.given
         if width * height < 0.9 * given_width * given_height and not self.setup.is_scaled:
             notes.append(f"its pictures of {given_width}x{given_height} are scaled to {width}x{height}")
-        # Damage in the middle of a file.
+        # A gap between pictures means that the middle of the file is damaged.
         steps = [after - before for before, after in zip(self.pushed, self.pushed[1:])]
         gap, begin, end = max(((after - end, end, after) for end, after in zip(self.ends, self.pushed[1:])), default=(0, 0, 0))
         if gap > max(Gst.SECOND // 2, 10 * statistics.median(steps or [0])):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MPL-2.0
-"""Plays a pipeline to its end, or says why that cannot be done."""
+"""Plays a pipeline to its end, or says why this is impossible."""
 
 import os
 import sys
@@ -12,15 +12,16 @@ from .terminal import Full, Interrupted, Refused, signals
 
 
 class Stuck(Refused):
-    """An element never returns. What is played after it might be as stuck, and the program cannot end by itself."""
+    """An element does not return. Later pipelines might not return either, and the program cannot end by itself."""
 
 
-# The thread that stops something at the moment.
+# The thread that is stopping something.
 stopping = threading.Thread()
 
 
 def stop(function, *arguments):
-    """Calls a function that stops something and may never return, because an element does not. Returns whether it has."""
+    """Calls a function that stops something. It may never return, because an element does not. Returns whether it has
+    returned."""
     global stopping
     stopping = threading.Thread(target=function, args=arguments, daemon=True)
     stopping.start()
@@ -29,7 +30,8 @@ def stop(function, *arguments):
 
 
 def leave(status):
-    """Ends the program with a status, or with a sentence about a failure. The interpreter would wait for what does not stop."""
+    """Ends the program with a status, or with a sentence about a failure. If something does not stop, the interpreter would wait
+    for it, so the process ends without the interpreter."""
     if not stopping.is_alive():
         sys.exit(status)
     if isinstance(status, str):
@@ -40,8 +42,9 @@ def leave(status):
 
 
 def play(pipeline, each=lambda message: None, stalled=lambda: (120, "no frame came for 120 s")):
-    """Plays to the end and calls `each` with every message, and with None if a tenth of a second brings none. `each` returns how many
-    frames have come. If that number does not grow for as many seconds as `stalled` says, its sentence is raised."""
+    """Plays a pipeline to its end. Calls `each` with every message, and with None if no message comes for a tenth of a second.
+    `each` returns the number of frames so far. `stalled` returns a number of seconds and a sentence: if the number of frames does
+    not grow for so long, raises Refused with the sentence."""
     heard, frames, bus = time.monotonic(), None, pipeline.get_bus()
     pipeline.set_state(Gst.State.PLAYING)
     try:
@@ -65,7 +68,7 @@ def play(pipeline, each=lambda message: None, stalled=lambda: (120, "no frame ca
 
 
 def failure(message):
-    """An error of GStreamer as a sentence."""
+    """Returns an exception with a sentence for an error of GStreamer."""
     error = message.parse_error()[0]
     text = error.message.strip().rstrip(".")
     if (error.domain, error.code) == ("gst-resource-error-quark", Gst.ResourceError.NO_SPACE_LEFT):

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MPL-2.0
-"""The objects of a result, the seconds that a person has to look at, and a table of them that boxes_from_file.py reads."""
+"""The objects of a result, the seconds that a person has to review, and a table of these seconds that boxes_from_file.py
+reads."""
 
 import csv
 import io
@@ -10,7 +11,7 @@ from typing import NamedTuple
 
 from gi.repository import Gst
 
-# Detections of an object that are no further apart are one span on the page.
+# Detections of an object whose distance is not larger are one span on the page.
 STEADY = Gst.SECOND // 2
 KINDS = {"lost": "was lost inside the picture", "gap": "has a gap between detections", "first-seen": "begins inside the picture"}
 
@@ -22,11 +23,11 @@ class Doubt:
     what: str
     label: str
     start: int
-    # The first frame after the span; None if there is none.
+    # The first frame after the span, or None at the end of the video.
     end: int | None
-    # The frame that shows the most: one without a cover, or in the middle of a gap.
+    # The frame that shows the most: the first one without a cover, or one in the middle of a gap.
     shown: int
-    # What is covered at the beginning and at the end.
+    # The covered boxes at the beginning and at the end of the span.
     boxes: tuple
     # The number of the object, and the id of this span in the table.
     number: int = 0
@@ -37,13 +38,13 @@ class Doubt:
         return f"{self.start // 10**8 / 10:.1f} s to {end}: {self.label or 'object'} {self.number} {KINDS[self.what]}"
 
     def box(self):
-        """What is covered in the frame that is shown, as if the object had moved in a straight line."""
+        """Returns the covered box in the frame `shown`, as if the object had moved in a straight line."""
         share = 0 if self.end is None else min(1, max(0, (self.shown - self.start) / max(1, self.end - self.start)))
         return [round(old + (new - old) * share) for old, new in zip(*self.boxes)]
 
 
 class View(NamedTuple):
-    """A detection, with a part of the frame around it if that was kept."""
+    """A detection, with a picture of it if that was kept."""
 
     time: int
     box: tuple
@@ -53,31 +54,32 @@ class View(NamedTuple):
 
 @dataclass
 class Track:
-    """An object. While it is covered in the latest frame:"""
+    """An object that is covered in the latest frame."""
 
-    # What is covered.
+    # The covered box.
     box: tuple
     label: str
-    # Since when it is covered, and until when; the latter is None if it is covered at the end of the video.
+    # The time from which on it is covered, and the time when the cover ends; None if it is covered at the end of the video.
     start: int
     end: int | None = None
-    # None until it is detected.
+    # The number of the object; None until it is detected.
     number: int | None = None
-    # When it was detected; and the first, the least certain and the last detection.
+    # The times of all detections; and the first detection, the one with the lowest confidence, and the last one.
     times: list = field(default_factory=list)
     views: list = field(default_factory=list)
-    # Whether its latest detection is inside the picture. Its cover grows beyond the edges after that.
+    # Whether the cover was inside the picture at the latest detection. Without detections, the cover grows and may reach beyond
+    # the edges.
     inside: bool = False
-    # When it was first detected, and last.
+    # The times of the first and of the last detection.
     first: int | None = None
     last: int = 0
-    # Since when it is not detected any more, and where it was before; and the frames since.
+    # The time since when it is not detected any more and the covered box before that; and the number of frames since.
     missing: tuple | None = None
     missed: int = 0
     doubts: list = field(default_factory=list)
 
     def spans(self, end):
-        """When it was found, held and lost, up to the end of the video: triples of start, end and what."""
+        """Returns when the object was found, held and lost, up to the end of the video: triples of start, end and kind."""
         spans, last = [], self.start
         for time in self.times:
             spans.append((last, time, "found" if spans and time - last <= STEADY else "held"))
@@ -94,35 +96,36 @@ class Track:
 
 
 class Report:
-    """Follows the objects of a result by the messages in which the element says what it covered."""
+    """Follows the objects of a result by the messages in which cudagaussblur says what it has covered."""
 
     def __init__(self, every, look=lambda frame, box: (1, None), known=None, numbers=None):
-        """`look` returns the confidence of a detection and a part of its frame. Its object has the number that `known` has for the
-        frame and the box, else the next one of `numbers`."""
-        # An object is searched in one frame of so many. Missing from fewer frames says nothing.
+        """`look` returns the confidence of a detection and a picture of it. `known` has the numbers of known objects by frame and
+        box; other objects get the next one of `numbers`."""
+        # Objects are searched in one frame of `every`, so an object that is missing from fewer frames may still be there.
         self.every = every
         self.look, self.known, self.numbers = look, known if known is not None else {}, numbers or itertools.count(1)
         self.tracks, self.doubts, self.objects = {}, [], []
-        # The number of the object of each detection that counts, by its frame and its box.
+        # The number of the object for each detection that counts, by frame and box.
         self.found = {}
         self.latest = None
         self.frames = self.end = self.covered = self.whole = 0
 
     def update(self, message, size):
-        """Adds the message about the next frame, whose picture has this width and height."""
+        """Adds the message about the next frame. `size` is width and height of its picture."""
         stamp, length = (message.get_uint64(name)[1] for name in ("running-time", "duration"))
         now = stamp if stamp != Gst.CLOCK_TIME_NONE else self.end
         self.end = now + (length if length != Gst.CLOCK_TIME_NONE else 0)
         previous, self.latest = self.latest, now
         covered = message.get_string("covered")
-        # With region-mode=outside all of a frame is covered if there is nothing to show.
+        # With region-mode=outside, the whole frame is covered if there is nothing to show.
         is_shown = message.get_double("covered-area")[1] < 0.999
         self.whole += covered == "frame" or covered != "dropped" and not is_shown
         self.covered += covered in ("regions", "partly") or covered == "outside" and is_shown
         regions = {}
         for region in message.get_value("regions"):
             number, detected = region.get_uint("track")[1], region.get_value("detected")
-            # If it is doubtful whether a detection continues a track, the track is also held without it. A zone has no track.
+            # If it is doubtful whether a detection continues a track, the message has this track once more, without the
+            # detection. A zone has no track.
             if number and (detected or number not in regions):
                 box = tuple(region.get_uint(name)[1] for name in ("x", "y", "width", "height"))
                 regions[number] = box, region.get_string("label") or "", detected and tuple(map(round, detected))
@@ -144,7 +147,7 @@ class Report:
         self.frames += 1
 
     def find(self, track, box, detected, now, size):
-        """The track's object is detected in this frame."""
+        """Records that the object of a track is detected in this frame."""
         if track.number is None:
             track.number = int(self.known.get((self.frames, detected)) or next(self.numbers))
             self.objects.append(track)
@@ -165,13 +168,13 @@ class Report:
         track.last, track.missing, track.missed = now, None, 0
 
     def close(self, number, end):
-        """Moves the doubts of a track to the list: in the first frame without it, or at the end of the video."""
+        """Ends a track in the first frame without it, or at the end of the video, and adds its doubts to the list."""
         track = self.tracks.pop(number)
         track.end = end
         brief = track.first is None or track.last - track.first < Gst.SECOND
         start, place = track.missing or (end, track.box)
         if track.inside and start is not None and (end is not None or track.missed >= self.every):
-            # One span holds the beginning and the end of what was detected briefly.
+            # If an object was detected only briefly, one span has its beginning and its end.
             if brief and track.doubts and track.doubts[-1].what == "first-seen":
                 first = track.doubts.pop()
                 start, place = first.start, first.boxes[0]
@@ -193,7 +196,8 @@ class Report:
             doubt.id = f"{doubt.number}#{spans[doubt.number]}"
 
     def table(self):
-        """A CSV file that boxes_from_file.py reads: two keyframes for each doubt. Times are rounded outwards."""
+        """Returns a CSV file that boxes_from_file.py reads. It has two keyframes for each doubt, with times that are rounded
+        outwards."""
         text = io.StringIO()
         lines = csv.writer(text, lineterminator="\n")
         lines.writerow("time x y width height label id what".split())
@@ -205,7 +209,7 @@ class Report:
         return text.getvalue()
 
     def doubtful_seconds(self):
-        """The time in doubt; what is in two doubts counts once."""
+        """Returns the seconds with a doubt. A time with two doubts counts once."""
         total = reached = 0
         for doubt in self.doubts:
             end = self.end if doubt.end is None else doubt.end

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MPL-2.0
-"""The private folder beside the results: pages with pictures of open faces, on which a person reviews a result, and the detections
-that it was made from; and the corrections that such a page saves."""
+"""The private folder beside the results. It has pages with pictures of open faces, on which a person reviews a result, and the
+detections from which results were made. Also reads the corrections that a page saves."""
 
 import csv
 import hashlib
@@ -24,19 +24,19 @@ from .pictures import jpegs
 from .terminal import Refused, count, printable
 
 INDEX = "index.html"
-# Endings of the files about a result.
+# The endings of the files about a result.
 PAGE, DETECTIONS = ".html", ".detections.csv"
 TEMPLATE = pathlib.Path(__file__).with_name("review.html")
-# What is around the data of a page.
+# The strings before and after the data of a page.
 BEGIN, END = '<script id="data" type="application/json">', "</script>"
-# In seconds; and the largest coordinate of a box.
+# The error of times in browsers, in seconds; and the largest coordinate of a box.
 ROUNDED, MOST = 0.001, 100_000
-# Pages show so many objects, those with doubts first.
+# The largest number of objects on a page. Those with doubts are the first.
 MOST_OBJECTS = 500
 
 
 def checksum(path):
-    """The SHA-256 of a file; None if there is none."""
+    """Returns the SHA-256 of a file, or None if it does not exist."""
     digest = hashlib.sha256()
     try:
         with open(path, "rb") as file:
@@ -48,18 +48,18 @@ def checksum(path):
 
 
 def basis_of(entry):
-    """Identifies what corrections are for: an input, the size of its result, and its detections."""
+    """Returns an identifier of what corrections are for: an input, the size of its result, and its detections."""
     values = entry["sums"].get("input"), entry["options"]["size"], entry["sums"].get("detections")
     return hashlib.sha256(json.dumps(values).encode()).hexdigest()
 
 
 class Review:
-    """The private folder."""
+    """The private folder, and its pages."""
 
     def __init__(self, out):
         self.out = os.path.realpath(out)
         self.path = (self.out.rstrip("/") or "/results") + "-review"
-        # For sentences.
+        # The name of the folder in sentences.
         named = out.rstrip("/") + "-review"
         self.name = printable(named if os.path.realpath(named) == self.path else self.path)
         self.program = os.path.abspath(sys.argv[0])
@@ -68,11 +68,11 @@ class Review:
         return os.path.join(self.path, result + ending)
 
     def check(self):
-        """Refuses a folder of somebody else."""
+        """Refuses a folder that is not of this program."""
         if not os.path.lexists(self.path):
             return
         names = os.listdir(self.path) if os.path.isdir(self.path) and not os.path.islink(self.path) else None
-        # An empty one may be of a run that was killed.
+        # An empty folder may be from a run that was killed.
         if names is None or names and not any(is_own_page(os.path.join(self.path, name)) for name in names):
             raise Refused(f"{self.name} is not of this program: move it away, or name another folder with --out")
 
@@ -102,20 +102,21 @@ class Review:
         return index_of_pages(pages, command)
 
     def lacks_page(self, result):
-        """Whether the program was ended before it wrote the page about a result."""
+        """Whether the program ended before it wrote the page about a result."""
         return os.path.exists(self.file(result, DETECTIONS)) and not os.path.exists(self.file(result, PAGE))
 
     def is_deleted(self, result):
         return not any(os.path.lexists(self.file(result, ending)) for ending in (DETECTIONS, PAGE))
 
     def keep(self, result, work):
-        """Writes the detections of a new result, in place of the page about an older one."""
+        """Writes the detections of a new result, and deletes the page about an older one."""
         if os.path.exists(self.file(result, PAGE)):
             os.unlink(self.file(result, PAGE))
         self.write(self.file(result, DETECTIONS), table_of_detections(work.kept_detections()))
 
     def add_page(self, entry, work):
-        """Writes the page about a new result, from its line of the index, or shows its corrections on the page that it has."""
+        """Writes the page about a new result. If the result was made from kept detections, shows its corrections on the existing
+        page."""
         if work.setup.on_pipeline:
             try:
                 with open(self.file(entry["result"], PAGE), encoding="utf-8") as file:
@@ -147,7 +148,7 @@ class Review:
         self.write(page, re.sub("|".join(values), lambda name: values[name[0]], text))
 
     def write_index(self, entries):
-        """Writes the page of all results, if there is one of a result."""
+        """Writes the index of the pages, if there are any. Returns whether there are."""
         entries = [entry for entry in entries if os.path.exists(self.file(entry["result"], PAGE))]
         if entries:
             pages = [(os.path.relpath(self.file(entry["result"], PAGE), self.path), entry) for entry in entries]
@@ -155,7 +156,8 @@ class Review:
         return bool(entries)
 
     def delete(self):
-        """Deletes all files of this program. Returns those of others, which stay; their folder still counts as one of this program."""
+        """Deletes all files of this program. Returns all other files, which stay. Their folder still counts as a folder of this
+        program."""
         def fail(error):
             raise error
 
@@ -177,7 +179,7 @@ class Review:
         return left
 
     def replay(self, result, corrections=None):
-        """What attaches the kept detections of a result, as corrected, to its frames again."""
+        """Returns an Attacher that attaches the kept detections of a result, with corrections, to its frames again."""
         path = self.file(result, DETECTIONS)
         try:
             with open(path, newline="", encoding="utf-8") as lines:
@@ -190,17 +192,17 @@ class Review:
             return Attacher(dict(frame=boxes))
         if unknown := corrections.shown - {box.what for box in boxes}:
             raise Refused(f"it names object {min(unknown)}, which was not found")
-        # As the detections are labelled, so that a box and they may be of one object.
+        # Marks get the label of the detections, so that a mark and a detection may be of the same object.
         marks = [replace(box, label=boxes[0].label if boxes else "face") for box in corrections.marks]
         link_keyframes(marks, "time")
-        # Made with all detections, so that a new object gets the number of none of them.
+        # The Attacher is made with all detections, so that no new object gets the number of one of them.
         attacher = Attacher(dict(frame=boxes, time=marks))
         attacher.all["frame"] = [box for box in boxes if box.what not in corrections.shown]
         return attacher
 
 
 def object_of(track, report, pictures):
-    """What a page has of an object."""
+    """Returns the data about an object for a page."""
     views = [dict(what=what, time=view.time / Gst.SECOND, picture=next(pictures), box=view.picture.box)
              for what, view in zip(("first", "least certain", "last"), track.views) if view.picture]
     return dict(
@@ -210,14 +212,14 @@ def object_of(track, report, pictures):
 
 
 class Corrections:
-    """What a file from a review page says: objects to show, and boxes to cover. `text` has that and nothing else of the file; it is
-    None if there is nothing."""
+    """The contents of a file that a review page has saved: objects to show, and boxes to cover. `text` has only these contents;
+    it is None if there are none."""
 
     def __init__(self, text):
         try:
             result, basis, show, cover = fields(json.loads(text, parse_constant=float), "result", "basis", "show", "cover")
             self.result, self.basis = str(result), str(basis)
-            # As a file name.
+            # Raises an error if the name of the result cannot be a file name.
             os.fsencode(self.result)
             show = [dict(object=whole(number), why="no face" if why == "no face" else "shown")
                     for number, why in (fields(one, "object", "why") for one in show)]
@@ -231,20 +233,21 @@ class Corrections:
         self.text = json.dumps(dict(result=self.result, basis=self.basis, show=show, cover=cover)) if show or cover else None
 
     def lost(self, before):
-        """The sentence about what corrections before these had and these do not have: a list of one or none."""
+        """Returns a sentence about marks of earlier corrections that these ones lack, as a list of one or none."""
         marks = sum(mark not in self.cover for mark in before.cover)
         what = "1 box of the earlier corrections was" if marks == 1 else f"{marks} boxes of the earlier corrections were"
         return [f"{what} changed or removed"] if marks else []
 
     def sentence(self):
-        """For the report."""
+        """Returns a sentence for the report."""
         parts = [count(len(self.shown), "object") + " shown"] * bool(self.shown)
         parts += [f"{len(self.cover)} box{'es' * (len(self.cover) > 1)} added"] * bool(self.cover)
         return f"corrected by hand: {', '.join(parts)}" if parts else "its corrections were taken back"
 
 
 def fields(part, *names):
-    """The values of a part of the file. Another field is of a later version, and may say that less of the video is shown."""
+    """Returns these fields of a part of the file. Refuses other fields: they would be of a later version, and might say that less
+    of the video is covered."""
     values = [part[name] for name in names]
     if more := part.keys() - set(names):
         raise ValueError(f"this version does not know {', '.join(sorted(more))}")
@@ -258,7 +261,7 @@ def whole(value):
 
 
 def mark_of(mark, number):
-    """A box over time, of numbers that are checked."""
+    """Checks the numbers of a mark, which is a box that moves over time, and returns it."""
     def length(name, value):
         if type(value) not in (int, float) or not 0 <= value <= MOST:
             raise ValueError(f"{name} of box {number} is not a number from 0 to {MOST}")
@@ -279,7 +282,8 @@ def mark_of(mark, number):
 
 
 def keyframes(mark, number):
-    """The boxes of a mark: the first also where it begins, the last also where it ends. Browsers round the time of a frame."""
+    """Returns the boxes of a mark. The first box also counts where the mark begins, and the last one where it ends. Both times
+    are extended, because browsers round the time of a frame."""
     boxes = [Box(box["time"], (box["x"], box["y"], box["x"] + box["width"], box["y"] + box["height"]), "", id=f"box {number}")
              for box in mark["boxes"]]
     begin, end = max(0, mark["from"] - ROUNDED), mark["to"] + ROUNDED

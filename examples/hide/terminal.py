@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MPL-2.0
-"""What the user reads while the program runs: sentences, failures and a line of progress."""
+"""The output while the program runs: sentences, failures and a line of progress."""
 
 import os
 import signal
@@ -7,12 +7,12 @@ import sys
 import time
 import unicodedata
 
-# Signals that came. They end the batch.
+# The signals that have been received. They end the batch.
 signals = []
 
 
 class Refused(Exception):
-    """A sentence for the user: about one file, or, while the program starts, about all."""
+    """An error with a sentence for the user. It is about one file, or about the whole run while the program starts."""
 
 
 class Full(Refused):
@@ -25,12 +25,12 @@ class Interrupted(Exception):
 
 def on_signal(number, _):
     signals.append(number)
-    # A second one ends the program at once.
+    # A second signal ends the program at once.
     signal.signal(number, signal.SIG_DFL)
 
 
 def printable(name):
-    """A name on one line, also one that is not UTF-8."""
+    """Returns a name on one line, even if it is not UTF-8."""
     try:
         text = os.fspath(name).encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
     except UnicodeEncodeError:
@@ -43,12 +43,12 @@ def count(number, noun):
 
 
 def columns(text):
-    """The width of a text on a terminal."""
+    """Returns the width of a text on a terminal."""
     return sum(2 if unicodedata.east_asian_width(letter) in "WF" else 1 for letter in text)
 
 
 def shortened(text, width):
-    """The text with its middle left out if it is wider."""
+    """Returns the text. If it is wider than `width`, its middle is left out."""
     left, right = (len(text) + 1) // 2, len(text) // 2
     while columns(text[:left] + text[len(text) - right:]) > width - (left + right < len(text)) and left + right > 2:
         left, right = (left - 1, right) if left >= right else (left, right - 1)
@@ -56,13 +56,13 @@ def shortened(text, width):
 
 
 class Terminal:
-    """Sentences on standard output, failures on standard error; and the progress of the batch: a line that changes on a terminal,
-    elsewhere one in ten seconds."""
+    """Writes sentences to standard output and failures to standard error. Also shows the progress of the batch: on a terminal by
+    a line that changes, elsewhere by a line every ten seconds."""
 
     def __init__(self):
         self.is_live = sys.stderr is not None and sys.stderr.isatty()
         self.shown = self.started = time.monotonic()
-        # Bytes of the inputs: of all that are not done when the batch begins, and of those done since.
+        # The bytes of all inputs that are not done when the batch begins, and of those that were done since.
         self.total = self.done = 0
 
     @staticmethod
@@ -71,7 +71,7 @@ class Terminal:
             stream.write(text)
             stream.flush()
         except (OSError, ValueError, AttributeError):
-            # Nobody reads it any more. The results still count.
+            # The output is not read any more, but the results are still wanted.
             pass
 
     def say(self, text, is_failure=False):
@@ -80,8 +80,8 @@ class Terminal:
         self.write(sys.stderr if is_failure else sys.stdout, text + "\n")
 
     def progress(self, before, name="", after="", current=0, at_once=False):
-        """Shows the three texts. `name` is shortened if the line is too narrow. `current`: how many bytes of the current input are
-        done, as the time in the video says."""
+        """Shows the three texts. `name` is shortened if the line is too narrow. `current` is how many bytes of the current input
+        are done, computed from the time in the video."""
         now = time.monotonic()
         if not at_once and now - self.shown < (0.2 if self.is_live else 10):
             return

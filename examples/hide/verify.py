@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MPL-2.0
-"""Compares results with their line of the index, and with what their inputs and detections give when they are covered again."""
+"""Compares results with their index entries, and with frames that are covered again from the inputs and the detections."""
 
 import os
 import pathlib
@@ -17,17 +17,17 @@ from .play import play
 from .review import DETECTIONS, checksum
 from .terminal import Refused, count, printable
 
-# In place of an encoder: frames as they are covered.
+# Used in place of an encoder, so that frames stay as they are covered.
 RAW = Encoder("identity", "", Muxer("identity", "", {}, ()))
-# Frames of a video that are compared, at random places.
+# The number of frames of a video that are compared. They are chosen at random.
 FRAMES = 30
-# The sides of the blocks that are compared, in every fourth row; and the mean difference that is too large, of 255. Encoders cause up
-# to 3, open faces at least 18 (clips of filmed faces, mosaic; 2026-11-30).
+# The side of the blocks that are compared; the distance between compared rows; and the smallest mean difference that is an error,
+# of 255. Encoders cause up to 3, open faces at least 18 (clips of filmed faces, mosaic; 2026-11-30).
 BLOCK, STEP, DIFFERENCE = 16, 4, 8
 
 
 def verify(entry, folder, review, setup, progress):
-    """The sentences about what differs, and whether the input could be covered again."""
+    """Returns sentences about differences, and whether the input could be covered again."""
     result, differing = entry["result"], []
     expected = {"input", "result"} | ({"table", "detections"} if "doubts" in JOBS[entry["options"]["hide"]] else set())
     if entry["sums"].keys() != expected:
@@ -49,9 +49,10 @@ def verify(entry, folder, review, setup, progress):
 
 
 def compare(entry, files, setup, progress):
-    """Covers the input again, without encoding it, and compares frames, the table and the numbers of the index."""
+    """Covers the input again, without encoding it. Compares frames, the table and the numbers of the index. Returns sentences
+    about differences."""
     frames = entry["frames"]
-    # One of each part of the video.
+    # One frame of each part of the video is chosen.
     chosen = {random.randrange(frames * part // FRAMES, max(frames * part // FRAMES + 1, frames * (part + 1) // FRAMES))
               for part in range(FRAMES)}
     with open(os.devnull, "wb") as nothing:
@@ -85,7 +86,7 @@ def compare(entry, files, setup, progress):
 
 
 class Frames:
-    """Counts the frames that come to a pad, and keeps the luma of some."""
+    """Counts the frames that pass a pad, and keeps the luma of the chosen ones."""
 
     def __init__(self, pad, chosen):
         self.chosen, self.count, self.luma = chosen, 0, {}
@@ -104,7 +105,7 @@ class Frames:
 
 
 def difference(one, other, width):
-    """The mean difference of the samples of the blocks that differ most."""
+    """Returns the mean difference of the samples in the block that differs most."""
     most = 0
     for top in range(0, len(one), BLOCK // STEP):
         sums = [0] * -(-width // BLOCK)

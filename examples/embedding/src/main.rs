@@ -1,4 +1,4 @@
-//! Registers the plugin that is linked into this program, blurs a test pattern on the CPU and prints the time for a frame.
+//! Registers the plugin that is linked into this program, blurs a test pattern on the CPU, and prints the time for each frame.
 //!
 //!     cargo run [-- FRAMES]
 
@@ -10,7 +10,8 @@ use gst::prelude::*;
 fn main() -> Result<(), Box<dyn Error>> {
     let frames: u32 = std::env::args().nth(1).map_or(Ok(30), |count| count.parse())?;
     gst::init()?;
-    // Before the first element is made. GStreamer then finds it by its name, as if it were installed.
+    // This must come before the first element is made. GStreamer then finds the plugin's elements by name, as if it were
+    // installed.
     gstcudagaussblur::plugin_register_static()?;
 
     let pipeline = gst::parse::launch(&format!(
