@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
-//! The part of the driver API that is used, from cudarc, which opens the library at run time and panics if it or a function is
-//! missing. No other file names cudarc, so the functions that [`load`] looks up are all that can be called.
+//! The part of the driver API that the backend uses. It comes from cudarc, which opens the library at run time, and panics if the
+//! library or a function is missing. No other file names cudarc, so only functions that [`load`] has looked up can be called.
 
 use std::error::Error;
 
@@ -19,7 +19,7 @@ use crate::libraries::System;
 macro_rules! functions {
     ($($function:ident)*) => {
         pub(in crate::cuda) use cudarc::driver::sys::{$($function),*};
-        /// Their names, which are also the symbols of the library.
+        /// The names of the functions, which are also the symbols of the library.
         pub const FUNCTIONS: &[&str] = &[$(stringify!($function)),*];
     };
 }
@@ -34,18 +34,17 @@ functions! {
     cuStreamCreate cuStreamDestroy_v2 cuStreamSynchronize cuStreamWaitEvent
 }
 
-/// What is missing of the driver.
+/// Why the driver cannot be used.
 pub enum Missing {
-    /// Pointers of 64 bits, which the arguments of the kernels have.
+    /// The program has no 64-bit pointers, which the arguments of the kernels need.
     Bits,
-    /// The library: why it cannot be loaded.
+    /// The library cannot be loaded; the text is the reason.
     Library(String),
-    /// A function of it.
+    /// The library has no function with this name.
     Function(&'static str),
 }
 
-/// Opens the library and looks up every function that is used, unless that has succeeded before. To be called before any of
-/// them.
+/// Opens the library and looks up all functions, unless an earlier call has done this. Must succeed before any of them is called.
 pub fn load() -> Result<(), Missing> {
     static LOADED: OnceCell<()> = OnceCell::new();
     let load = || {
@@ -54,19 +53,19 @@ pub fn load() -> Result<(), Missing> {
         }
         // SAFETY: loading libcuda runs its initialisers and nothing else.
         if !unsafe { sys::is_culib_present() } {
-            // SAFETY: if it can be loaded after all, its initialisers run and nothing else.
+            // SAFETY: if the library can be loaded after all, this runs its initialisers and nothing else.
             let again = unsafe { libloading::Library::new(System::CURRENT.driver) };
             let reason = again.err().as_ref().and_then(Error::source).map(ToString::to_string);
             return Err(Missing::Library(reason.unwrap_or_default()));
         }
-        // SAFETY: the library is present; the addresses are not used.
+        // SAFETY: the library is present. The address of the symbol is only tested, never used.
         let is_missing = |name: &&&str| unsafe { sys::culib().get::<*const ()>(name.as_bytes()) }.is_err();
         FUNCTIONS.iter().find(is_missing).map_or(Ok(()), |function| Err(Missing::Function(function)))
     };
     LOADED.get_or_try_init(load).copied()
 }
 
-/// What a function of the driver writes to its first parameter.
+/// Returns the value that a function of the driver writes to its first parameter.
 pub fn returned<T: Default>(call: impl FnOnce(*mut T) -> CUresult) -> Result<T, DriverError> {
     let mut value = T::default();
     call(&mut value).result().map(|()| value)

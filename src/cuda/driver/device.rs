@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! A device through one context on it: its handle, its limits, and making it current.
+//! A device, accessed through one context on it: handle, limits, and guards that make the context current on a thread.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -12,7 +12,7 @@ use super::api::*;
 use crate::cuda::error::{CAPABILITY_NEEDED, CUDA_NEEDED, CudaError};
 use crate::process::lock;
 
-/// A context that another owner made, with what keeps it alive.
+/// A context that another owner made, and a value that keeps it alive.
 #[derive(Clone)]
 pub struct ExternalContext {
     context: usize,
@@ -30,7 +30,7 @@ impl ExternalContext {
         Self { context, device, keep_alive }
     }
 
-    /// The number of its device.
+    /// The driver's number of the context's device.
     pub fn device(&self) -> u32 {
         self.device
     }
@@ -41,16 +41,16 @@ impl ExternalContext {
     }
 }
 
-/// What limits the launches on a device.
+/// Properties of a device that limit launches.
 #[derive(Debug, Clone, Copy)]
 pub struct DeviceLimits {
-    /// Number of multiprocessors.
+    /// The number of multiprocessors.
     pub multiprocessors: u32,
-    /// Largest dynamic shared memory of a block, in bytes.
+    /// The largest dynamic shared memory of a block, in bytes.
     pub shared_bytes: u32,
 }
 
-/// Every [`Device`] of the process, for [`synchronize_all`].
+/// All live [`Device`]s of the process, for [`synchronize_all`].
 static DEVICES: Mutex<Vec<Weak<Device>>> = Mutex::new(Vec::new());
 
 /// A device and one context on it: the primary context, or an external one.
@@ -67,11 +67,12 @@ pub struct Device {
 
 // SAFETY: a CUcontext may be made current on any thread; everything else is plain data.
 unsafe impl Send for Device {}
-// SAFETY: nothing in it changes after it was made.
+// SAFETY: no field changes after `new`.
 unsafe impl Sync for Device {}
 
 impl Device {
-    /// The device with this number, through its primary context, which is retained for good: making one takes 300 ms.
+    /// Opens the device with this number through its primary context. The context is never released, because creating it again
+    /// would take 300 ms.
     pub fn primary(id: u32) -> Result<Arc<Self>, CudaError> {
         Self::new(id, |device| {
             // SAFETY: the driver has just returned this handle; `context` is writable.
@@ -80,7 +81,7 @@ impl Device {
         })
     }
 
-    /// The device of an external context, through that context.
+    /// Opens the device of an external context, and uses that context.
     pub fn adopt(external: ExternalContext) -> Result<Arc<Self>, CudaError> {
         let ExternalContext { context, device, keep_alive } = external;
         Self::new(device, |_| Ok((context as CUcontext, Some(keep_alive))))
@@ -99,7 +100,7 @@ impl Device {
         let get = |device: *mut CUdevice| unsafe { cuDeviceGet(device, id.cast_signed()) };
         let device = returned(get).when(id, "being opened")?;
         let mut name = [0; 128];
-        // SAFETY: the driver writes no more bytes than the array has.
+        // SAFETY: the driver writes at most `name.len()` bytes, and `name` is writable.
         unsafe { cuDeviceGetName(name.as_mut_ptr().cast(), name.len() as i32, device) }
             .result()
             .when(id, "telling its name")?;
@@ -129,7 +130,8 @@ impl Device {
         Ok(device)
     }
 
-    /// Does this with the context current, for handles that are destroyed: they are leaked if it cannot be entered.
+    /// Runs `work` with the context current. For destructors of handles: if the context cannot be made current, `work` does not
+    /// run and the handle is leaked.
     pub(super) fn while_current(&self, work: impl FnOnce()) {
         let entered = (CURRENT.get() != self.context as usize).then(|| self.enter());
         if !matches!(entered, Some(Err(_))) {
@@ -137,23 +139,25 @@ impl Device {
         }
     }
 
-    /// Makes the context current on this thread until the guard is dropped. Guards are dropped in reverse order.
+    /// Makes the context current on this thread until the guard is dropped. Guards of a thread are dropped in the reverse order
+    /// of their creation.
     pub fn enter(&self) -> Result<ContextGuard<'_>, CudaError> {
-        // SAFETY: a primary context is never released, an external one is kept alive by `self`.
+        // SAFETY: a primary context is never released, and `_keep_alive` keeps an external context alive. The guard borrows
+        // `self`.
         unsafe { ContextGuard::push(self.context) }.when(self.id, "entering its context")
     }
 
-    /// The driver's number for it.
+    /// The driver's number of the device.
     pub fn id(&self) -> u32 {
         self.id
     }
 
-    /// Its name.
+    /// The name of the device.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Compute capability: major, minor.
+    /// The compute capability of the device: major, minor.
     pub fn capability(&self) -> (i32, i32) {
         self.capability
     }
@@ -163,7 +167,7 @@ impl Device {
         self.driver
     }
 
-    /// What limits launches.
+    /// The properties that limit launches.
     pub fn limits(&self) -> DeviceLimits {
         self.limits
     }
@@ -173,49 +177,51 @@ impl Device {
         self.context as usize
     }
 
-    /// Waits for all work in its context. Enters it by itself.
+    /// Waits for all work in the context. The method makes the context current by itself.
     pub fn synchronize(&self) -> Result<(), CudaError> {
         let _current = self.enter()?;
-        // SAFETY: the context is current.
+        // SAFETY: the guard keeps the context current.
         unsafe { cuCtxSynchronize() }.result().when(self.id, "doing its work")
     }
 
-    /// Free device memory in bytes. Enters its context by itself.
+    /// Returns the free device memory in bytes. The method makes the context current by itself.
     pub fn free_memory(&self) -> Result<usize, CudaError> {
         let _current = self.enter()?;
         let mut total = 0;
-        // SAFETY: both numbers are writable.
+        // SAFETY: `free` and `total` are writable.
         let get = |free: *mut usize| unsafe { cuMemGetInfo_v2(free, &mut total) };
         returned(get).when(self.id, "telling its free memory")
     }
 }
 
-/// Waits for all work in the contexts of all [`Device`]s. Contexts that only others use are not known here. An error is ignored,
-/// because the work that failed reports it.
+/// Waits for all work in the contexts of all live [`Device`]s. Contexts that only other code uses are not known here. Errors are
+/// ignored, because the calls that wait for the failed work report them.
 pub fn synchronize_all() {
     let devices: Vec<_> = lock(&DEVICES).iter().filter_map(Weak::upgrade).collect();
     devices.iter().for_each(|device| _ = device.synchronize());
 }
 
-/// A context that is current on this thread. Dropping it restores the one that was current before: threads belong to
-/// GStreamer and to other elements.
+/// Keeps a context current on this thread. Dropping the guard restores the context that was current before, because the threads
+/// belong to GStreamer and to other elements.
 pub struct ContextGuard<'a> {
-    /// What was current before.
+    /// The handle of the context of the enclosing guard, 0 without one.
     previous: usize,
-    /// It stays on its thread, and the device lives as long.
+    /// Makes the guard `!Send`, because the context is current on this thread only, and borrows the device.
     _thread: PhantomData<(*const (), &'a Device)>,
 }
 
 thread_local! {
-    /// The context of the last guard on this thread; 0 without one.
+    /// The handle of the context of the innermost guard on this thread, 0 without a guard.
     static CURRENT: Cell<usize> = const { Cell::new(0) };
 }
 
 impl ContextGuard<'_> {
+    /// Makes the context current on this thread.
+    ///
     /// # Safety
-    /// The context lives as long as the guard.
+    /// The context outlives the guard.
     unsafe fn push(context: CUcontext) -> Result<Self, DriverError> {
-        // SAFETY: the context is live, as the caller promises.
+        // SAFETY: the caller promises that the context outlives the guard, so it is live now.
         unsafe { cuCtxPushCurrent_v2(context) }.result()?;
         Ok(Self { previous: CURRENT.replace(context as usize), _thread: PhantomData })
     }
@@ -224,13 +230,13 @@ impl ContextGuard<'_> {
 impl Drop for ContextGuard<'_> {
     fn drop(&mut self) {
         let mut context = ptr::null_mut();
-        // SAFETY: `push` pushed it on this thread, which the guard cannot leave.
+        // SAFETY: `push` pushed the context on this thread, which the guard cannot leave, and inner guards have popped theirs.
         let _ = unsafe { cuCtxPopCurrent_v2(&mut context) };
         CURRENT.set(self.previous);
     }
 }
 
-/// The number of devices, at least 1. Fails if there is none or the driver is missing or too old.
+/// Returns the number of devices, at least 1. Fails if there is no device, or if the driver is missing or too old.
 pub fn count() -> Result<u32, CudaError> {
     load().map_err(|missing| match missing {
         Missing::Bits => CudaError::Needs64Bits,
@@ -242,20 +248,20 @@ pub fn count() -> Result<u32, CudaError> {
         return Err(CudaError::DriverTooOld { found });
     }
     let no_device = |error: DriverError| CudaError::NoDevice { status: error.into() };
-    // SAFETY: the flags are 0, as they have to be.
+    // SAFETY: `load` has found the function, and the flags are 0, the only value that is allowed.
     unsafe { cuInit(0) }.result().map_err(no_device)?;
-    // SAFETY: `count` is writable.
+    // SAFETY: `count` is writable, and `cuInit` has succeeded.
     match returned(|count: *mut i32| unsafe { cuDeviceGetCount(count) }).map_err(no_device)? {
         0 => Err(no_device(DriverError(CUresult::CUDA_ERROR_NO_DEVICE))),
         count => Ok(count.unsigned_abs()),
     }
 }
 
-/// The CUDA version that the driver supports. The library is loaded.
+/// The CUDA version that the driver supports. `load` must have succeeded before.
 fn driver_version() -> Result<(i32, i32), CudaError> {
-    // SAFETY: `version` is writable; the function needs no initialisation.
+    // SAFETY: `version` is writable, and the function needs no call of `cuInit` before.
     let version = returned(|version: *mut i32| unsafe { cuDriverGetVersion(version) });
-    // The stub library of a toolkit fails here.
+    // The call fails in the stub library of a toolkit.
     let version = version.map_err(|error| CudaError::NoDevice { status: error.into() })?;
     Ok((version / 1000, version % 1000 / 10))
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Events: points in a stream, some with the time at which the device reached them.
+//! Events: points in a stream. Timed events also record when the device reached them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,12 +21,12 @@ unsafe impl Send for Event {}
 unsafe impl Sync for Event {}
 
 impl Event {
-    /// Creates an event in the device's context. It has no time, so [`Event::elapsed_until`] fails for it.
+    /// Creates an event without timing in the device's context. [`Event::elapsed_until`] fails for it.
     pub fn new(device: &Arc<Device>) -> Result<Self, CudaError> {
         Self::with_flags(CUevent_flags::CU_EVENT_DISABLE_TIMING, device)
     }
 
-    /// An event with a time, which costs the device more.
+    /// Creates an event with timing. Recording it costs the device more.
     pub fn timed(device: &Arc<Device>) -> Result<Self, CudaError> {
         Self::with_flags(CUevent_flags::CU_EVENT_DEFAULT, device)
     }
@@ -44,7 +44,7 @@ impl Event {
         self.raw
     }
 
-    /// Whether the device has reached it.
+    /// Whether the device has reached the event.
     pub fn is_done(&self) -> Result<bool, CudaError> {
         // SAFETY: the event lives as long as `self`.
         match unsafe { cuEventQuery(self.raw) }.result() {
@@ -53,20 +53,21 @@ impl Event {
         }
     }
 
-    /// Waits until the device has reached it.
+    /// Waits until the device has reached the event.
     pub fn synchronize(&self) -> Result<(), CudaError> {
         // SAFETY: the event lives as long as `self`.
         unsafe { cuEventSynchronize(self.raw) }.result().when(self.device.id(), "blurring a frame")
     }
 
-    /// Waits for the last use of memory that is freed next, in its context. A failure was reported by the work that failed.
+    /// Waits until the device has reached the event, before the memory that the work ahead of it uses is freed. The method makes
+    /// the context current by itself. It ignores errors, because the work that failed has reported them.
     pub fn wait_before_drop(&self) {
         self.device.while_current(|| _ = self.synchronize());
     }
 
-    /// The time from `self` to a later event. The device has reached both, and both have times.
+    /// The time from `self` to `later`. Both events are timed, and the device has reached both.
     pub fn elapsed_until(&self, later: &Self) -> Result<Duration, CudaError> {
-        // SAFETY: both events live as long as their owners, which are borrowed; `time` is writable.
+        // SAFETY: `self` and `later` are borrowed, so both events are live. `time` is writable.
         let elapsed = |time: *mut f32| unsafe { cuEventElapsedTime(time, self.raw, later.raw) };
         let milliseconds = returned(elapsed).when(self.device.id(), "reading a time")?;
         // NaN, infinite and negative values become 0.
@@ -76,7 +77,7 @@ impl Event {
 
 impl Drop for Event {
     fn drop(&mut self) {
-        // SAFETY: `with_flags` created it, and nobody uses it any more.
+        // SAFETY: `with_flags` created the event, and it is destroyed only here. The driver allows this while work is pending.
         self.device.while_current(|| _ = unsafe { cuEventDestroy_v2(self.raw) });
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Device memory, pinned (page-locked) host memory, and registrations of host memory that somebody else allocated.
+//! Device memory, pinned (page-locked) host memory, and registrations of host memory of other owners.
 
 use std::ffi::c_void;
 use std::ptr;
@@ -28,8 +28,9 @@ pub struct DeviceMemory {
 }
 
 impl DeviceMemory {
-    /// Allocates `bytes`, at least 1, in the stream's context. The memory reads as 0 in all work that is enqueued on this stream from
-    /// now on. It is cleared there and not on the default stream, for which nothing here waits.
+    /// Allocates `bytes`, at least 1, in the stream's context. All work that is enqueued on this stream after the call reads the
+    /// memory as 0. The memory is cleared on this stream and not on the default stream, because no stream of the backend waits
+    /// for that.
     pub fn new(bytes: usize, stream: &Stream) -> Result<Self, CudaError> {
         assert!(bytes > 0, "an allocation has at least one byte");
         let device = Arc::clone(stream.device());
@@ -38,22 +39,22 @@ impl DeviceMemory {
         let allocate = |address: *mut u64| unsafe { cuMemAlloc_v2(address, bytes) };
         let address = allocated(returned(allocate), Memory::Device, bytes, device.id())?;
         let memory = Self { address, bytes, device: Arc::clone(&device) };
-        // SAFETY: the range is the whole allocation, and cuMemFree waits for the work that uses it.
+        // SAFETY: the range is the whole allocation. If it is freed early, `cuMemFree` waits for this work.
         unsafe { cuMemsetD8Async(address, 0, bytes, stream.raw()) }.result().when(device.id(), "clearing memory")?;
         Ok(memory)
     }
 
-    /// Address of the first byte.
+    /// The address of the first byte.
     pub fn address(&self) -> u64 {
         self.address
     }
 
-    /// Size in bytes.
+    /// The size in bytes.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Its first bytes, as one row.
+    /// The first `bytes` bytes, as a plane with one row.
     pub fn row(&self, bytes: usize) -> DevicePlane {
         DevicePlane { address: self.address, pitch: bytes, len: bytes }
     }
@@ -61,21 +62,22 @@ impl DeviceMemory {
 
 impl Drop for DeviceMemory {
     fn drop(&mut self) {
-        // SAFETY: `new` allocated it in this context, which is current; the driver waits for the work that uses it.
+        // SAFETY: `new` allocated the address in this context, which is current. The address is freed only here, and the driver
+        // waits for the work that uses it.
         self.device.while_current(|| _ = unsafe { cuMemFree_v2(self.address) });
     }
 }
 
-/// An allocation of pinned host memory, which the device reads and writes directly.
+/// An allocation of pinned host memory. The device accesses it directly.
 pub struct PinnedMemory {
     address: *mut u8,
     bytes: usize,
     device: Arc<Device>,
 }
 
-// SAFETY: the memory belongs to no thread.
+// SAFETY: the memory is bound to no thread.
 unsafe impl Send for PinnedMemory {}
-// SAFETY: shared references only tell the address.
+// SAFETY: shared references return only the address and the size.
 unsafe impl Sync for PinnedMemory {}
 
 impl PinnedMemory {
@@ -83,24 +85,24 @@ impl PinnedMemory {
     pub fn new(bytes: usize, device: &Arc<Device>) -> Result<Self, CudaError> {
         assert!(bytes > 0, "an allocation has at least one byte");
         let _current = device.enter()?;
-        // Flags 0 give memory that the CPU caches. Write-combined memory is slow to read.
+        // Flags 0 give memory that the CPU caches. Write-combined memory would be slow to read.
         // SAFETY: the size is not 0; `address` is writable.
         let allocate = |address: *mut *mut c_void| unsafe { cuMemHostAlloc(address, bytes, 0) };
         let address = allocated(returned(allocate), Memory::PinnedHost, bytes, device.id())?;
         Ok(Self { address: address.cast(), bytes, device: Arc::clone(device) })
     }
 
-    /// Address of the first byte.
+    /// The address of the first byte.
     pub fn address(&self) -> *mut u8 {
         self.address
     }
 
-    /// Size in bytes.
+    /// The size in bytes.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Its first bytes, as one row.
+    /// The first `bytes` bytes, as a plane with one row.
     pub fn row(&self, bytes: usize) -> HostPlaneMut {
         HostPlaneMut { address: self.address, pitch: bytes, len: bytes }
     }
@@ -108,12 +110,13 @@ impl PinnedMemory {
 
 impl Drop for PinnedMemory {
     fn drop(&mut self) {
-        // SAFETY: `new` allocated it in this context, which is current; the driver waits for the work that uses it.
+        // SAFETY: `new` allocated the address in this context, which is current. The address is freed only here, and the driver
+        // waits for the work that uses it.
         self.device.while_current(|| _ = unsafe { cuMemFreeHost(self.address.cast()) });
     }
 }
 
-/// Memory that is allocated when it is first needed, and replaced when more is needed.
+/// Memory that is allocated on first use, and replaced when more is needed.
 pub struct Workspace<M>(Option<M>);
 
 impl<M> Default for Workspace<M> {
@@ -123,9 +126,9 @@ impl<M> Default for Workspace<M> {
 }
 
 impl<M> Workspace<M> {
-    /// Replaces the memory, which nothing uses, by what `allocate` returns.
+    /// Replaces the old memory by the memory that `allocate` returns. Nothing may use the old memory any more.
     pub fn replace(&mut self, allocate: impl FnOnce() -> Result<M, CudaError>) -> Result<(), CudaError> {
-        // The old memory is freed first, so that both are never allocated together.
+        // The old memory is freed first, so that both are never allocated at the same time.
         self.0 = None;
         self.0 = Some(allocate()?);
         Ok(())
@@ -133,19 +136,19 @@ impl<M> Workspace<M> {
 }
 
 impl Workspace<DeviceMemory> {
-    /// Address of the first byte, 0 if nothing is allocated.
+    /// The address of the first byte, or 0 if nothing is allocated.
     pub fn address(&self) -> u64 {
         self.0.as_ref().map_or(0, DeviceMemory::address)
     }
 
-    /// Size in bytes.
+    /// The size in bytes.
     pub fn bytes(&self) -> usize {
         self.0.as_ref().map_or(0, DeviceMemory::bytes)
     }
 }
 
 impl Workspace<PinnedMemory> {
-    /// Address of the first byte of at least so many. Nothing uses the old memory.
+    /// Returns the address of at least `bytes` bytes. Nothing may use the old memory, because it is replaced if it is too small.
     pub fn reserve(&mut self, bytes: usize, device: &Arc<Device>) -> Result<*mut u8, CudaError> {
         if self.0.as_ref().is_none_or(|memory| memory.bytes < bytes) {
             self.replace(|| PinnedMemory::new(bytes, device))?;
@@ -154,28 +157,29 @@ impl Workspace<PinnedMemory> {
     }
 }
 
-/// Memory of another owner, pinned until this is dropped, on any thread.
+/// A registration: it pins memory of another owner until it is dropped. It may be dropped on any thread.
 pub struct HostRegistration {
     address: usize,
     device: Arc<Device>,
 }
 
 impl HostRegistration {
-    /// Registers `bytes` from this address on, in the device's context. Returns `None` if they are pinned already. Fails if the driver
-    /// refuses: for its kind of mapping, for its size, or because part of it is registered already.
+    /// Registers `bytes` from this address on, in the device's context. Returns `None` if they are pinned already. Fails if the
+    /// driver refuses the registration: because of the kind of mapping, because of the size, or because part of the range is
+    /// already registered.
     ///
     /// # Safety
-    /// The memory outlives the result.
+    /// The range is memory of this process, and it outlives the result.
     pub unsafe fn new(address: usize, bytes: usize, device: &Arc<Device>) -> Result<Option<Self>, CudaError> {
         let _current = device.enter()?;
         if is_pinned(address as *const u8, bytes) {
             return Ok(None);
         }
-        // SAFETY: the range is memory of this process, as the caller promises.
+        // SAFETY: the caller promises that the range is memory of this process and outlives the registration.
         unsafe { cuMemHostRegister_v2(address as *mut c_void, bytes, CU_MEMHOSTREGISTER_PORTABLE) }
             .result()
             .when(device.id(), "registering memory")?;
-        // A stale registration at this address has ended, or this call would have failed.
+        // The call has succeeded, so a stale registration at this address no longer exists.
         process::stale_registrations().retain(|start| *start != address);
         Ok(Some(Self { address, device: Arc::clone(device) }))
     }
@@ -183,15 +187,17 @@ impl HostRegistration {
 
 impl Drop for HostRegistration {
     fn drop(&mut self) {
-        // Several GstMemory objects may refer to the same bytes, so a copy from one of the others may be in progress, in any context:
-        // registered memory is pinned in all of them. cuMemHostUnregister waits only for copies of the current context: with copies
-        // queued in another one, the next call there fails with CUDA_ERROR_LAUNCH_FAILED, and that context stays broken (H200,
-        // driver 580, 2026-11-29). From here on no frame finds the memory pinned. If the registration cannot be ended, none ever does:
+        // Several GstMemory objects may refer to the same bytes, so a copy for another object may still be in progress, and in
+        // any context: registered memory is pinned in all of them. cuMemHostUnregister waits only for copies of the current
+        // context. If copies are queued in another one, the next call there fails with CUDA_ERROR_LAUNCH_FAILED, and that context
+        // stays broken (H200, driver 580, 2026-11-29). Once the address is stale, `is_pinned` returns false for it, so no further
+        // frame uses the memory directly. If unregistering fails, the address stays stale for good: the system may later map
+        // other pages there, which the device does not know.
         // the system may map other pages at its address later, which the device does not know.
         process::stale_registrations().push(self.address);
         synchronize_all();
         self.device.while_current(|| {
-            // SAFETY: `new` registered it in this context, which is current.
+            // SAFETY: `new` registered the address in this context, which is current, and it is unregistered only here.
             if unsafe { cuMemHostUnregister(self.address as *mut c_void) }.result().is_ok() {
                 process::stale_registrations().retain(|start| *start != self.address);
             }
@@ -199,8 +205,9 @@ impl Drop for HostRegistration {
     }
 }
 
-/// Whether all of these bytes lie in one pinned allocation or registration. The driver refuses a copy that spans two, and
-/// between two there may be pageable memory. A query that fails says no, so that the memory is staged. A context is current.
+/// Whether all of these bytes lie in one pinned allocation or registration. The driver refuses a copy that spans two of them, and
+/// between two there may be pageable memory. If the query fails, the result is false, so that the memory is staged. A context
+/// must be current.
 pub fn is_pinned(address: *const u8, bytes: usize) -> bool {
     use CUpointer_attribute as Attribute;
     let (mut kind, mut start, mut size) = (0_u32, 0_usize, 0_usize);
@@ -212,8 +219,8 @@ pub fn is_pinned(address: *const u8, bytes: usize) -> bool {
     let mut values =
         [(&raw mut kind).cast::<c_void>(), (&raw mut start).cast::<c_void>(), (&raw mut size).cast::<c_void>()];
     let count = attributes.len() as u32;
-    // The plural call succeeds for every address; cuPointerGetAttribute fails for those that CUDA does not know.
-    // SAFETY: each value points to a variable of its attribute's type; the driver looks the address up without reading it.
+    // cuPointerGetAttributes succeeds for every address, while cuPointerGetAttribute fails for addresses that CUDA does not know.
+    // SAFETY: each value points to a variable of its attribute's type. The driver looks the address up without reading it.
     let status = unsafe { cuPointerGetAttributes(count, attributes.as_mut_ptr(), values.as_mut_ptr(), address as u64) };
     let is_host = status.result().is_ok() && kind == CUmemorytype::CU_MEMORYTYPE_HOST as u32;
     let offset = (address as usize).wrapping_sub(start);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Owned handles of the CUDA driver API: contexts, streams, events, memory, modules. Most of the backend's unsafe code is here.
 //!
-//! Built on cudarc's `sys` layer instead of its safe one, which records an event for every use of a buffer, keeps one
-//! user's failure in a context for the next user, and leaves its context current on threads that belong to others.
+//! The handles use cudarc's `sys` layer. Its safe layer records an event for every use of a buffer, reports a failure of one user
+//! of a context to the next user, and leaves its context current on threads of other owners.
 //!
-//! Handles own their device, and make its context current when they are made and destroyed. All other calls require that it is
-//! current ([`device::Device::enter`]).
+//! A handle owns its device, and makes the device's context current while it is created and destroyed. All other calls require
+//! that the context is current ([`device::Device::enter`]), unless their documentation says otherwise.
 
 pub mod api;
 pub mod device;
@@ -22,7 +22,7 @@ pub use stream::{CopyAddress, LaunchConfig, Stream};
 
 use super::error::CudaError;
 
-/// Adds to a status what the driver was doing, and on which device.
+/// Turns an error of the driver into one that names the device and what the driver was doing.
 trait ResultExt<T> {
     fn when(self, device: u32, doing: &'static str) -> Result<T, CudaError>;
 }

@@ -10,13 +10,13 @@ use super::api::*;
 use super::device::Device;
 use crate::cuda::error::CudaError;
 
-/// A kernel. It can be launched while its module is loaded.
+/// A kernel. It can be launched as long as its module is loaded.
 #[derive(Debug, Clone, Copy)]
 pub struct Function(CUfunction);
 
 // SAFETY: a CUfunction may be used from any thread.
 unsafe impl Send for Function {}
-// SAFETY: launches only read it.
+// SAFETY: launches only read the handle.
 unsafe impl Sync for Function {}
 
 impl Function {
@@ -26,7 +26,7 @@ impl Function {
     }
 }
 
-/// A loaded image. Dropping it waits for the context's work, of which its kernels may be part, and unloads it.
+/// A loaded image. Dropping it waits for all work in the context, which may include its kernels, and unloads it.
 pub struct Module {
     raw: CUmodule,
     device: Arc<Device>,
@@ -34,28 +34,28 @@ pub struct Module {
 
 // SAFETY: a CUmodule may be used from any thread.
 unsafe impl Send for Module {}
-// SAFETY: the driver serialises concurrent calls.
+// SAFETY: the driver serialises concurrent calls on one module.
 unsafe impl Sync for Module {}
 
-/// PTX and the CUBIN that the driver compiles from it for the current context's device.
+/// The driver's linker state: it compiles PTX to a CUBIN for the device of the current context, and owns the CUBIN.
 struct Link(CUlinkState);
 
 impl Link {
-    /// Without PTX.
+    /// Creates a linker state without input.
     fn new() -> Result<Self, DriverError> {
-        // SAFETY: there are no options; `raw` is writable.
+        // SAFETY: no options are passed, and `raw` is writable.
         let create = |raw: *mut CUlinkState| unsafe { cuLinkCreate_v2(0, ptr::null_mut(), ptr::null_mut(), raw) };
         let mut raw = ptr::null_mut();
         create(&raw mut raw).result()?;
         Ok(Self(raw))
     }
 
-    /// Compiles PTX, which ends with a NUL. The CUBIN lives as long as `self`.
+    /// Compiles PTX that ends with a NUL. The returned CUBIN lives as long as `self`.
     fn compile(&self, ptx: &mut [u8]) -> Result<*const c_void, DriverError> {
         let (mut cubin, mut bytes) = (ptr::null_mut(), 0);
         let (data, kind) = (ptx.as_mut_ptr().cast(), CUjitInputType::CU_JIT_INPUT_PTX);
-        // SAFETY: the link is valid until it is dropped; the PTX has this length, its name ends with a NUL, and there are no
-        // options; `cubin` and `bytes` are writable.
+        // SAFETY: the linker state is valid until it is dropped. `data` points to `ptx.len()` bytes, the name ends with a NUL,
+        // and no options are passed. `cubin` and `bytes` are writable.
         unsafe {
             let name = c"kernels".as_ptr();
             cuLinkAddData_v2(self.0, kind, data, ptx.len(), name, 0, ptr::null_mut(), ptr::null_mut()).result()?;
@@ -67,17 +67,18 @@ impl Link {
 
 impl Drop for Link {
     fn drop(&mut self) {
-        // SAFETY: `new` made the link, and it is destroyed once.
+        // SAFETY: `new` created the linker state, and it is destroyed only here.
         let _ = unsafe { cuLinkDestroy(self.0) };
     }
 }
 
 impl Module {
-    /// Loads a CUBIN or PTX into the device's context. PTX is compiled first, which takes the driver up to two seconds unless its
-    /// cache has the result. `cuModuleLoadData` would keep every other thread from using the context meanwhile.
+    /// Loads a CUBIN or PTX into the device's context. PTX is compiled by the linker first. This takes the driver up to two
+    /// seconds, unless its cache has the result. `cuModuleLoadData` could compile too, but no other thread could use the context
+    /// meanwhile.
     ///
     /// # Safety
-    /// The image is a complete CUBIN, or text without a NUL: the driver does not validate it.
+    /// The image is a complete CUBIN, or PTX text without a NUL. The driver does not validate it.
     pub unsafe fn load(mut image: Vec<u8>, device: &Arc<Device>) -> Result<Self, CudaError> {
         let _current = device.enter()?;
         let mut link = None;
@@ -88,12 +89,12 @@ impl Module {
             cubin = compiled.map_err(|error| CudaError::of_ptx(error, device.id()))?;
         }
         let load = |image: *const c_void| {
-            // SAFETY: the image is complete, as the caller promises or by the driver, and `link` keeps the driver's; `raw` is
-            // writable.
+            // SAFETY: the image is complete: the caller promises it for `image`, and the driver made the linked CUBIN, which
+            // `link` keeps alive. `raw` is writable.
             returned(|raw: *mut CUmodule| unsafe { cuModuleLoadData(raw, image) })
         };
         let raw = load(cubin).or_else(|error| match error.0 {
-            // With CUDA_FORCE_PTX_JIT the driver loads no CUBIN, not even its own.
+            // With CUDA_FORCE_PTX_JIT the driver loads no CUBIN, not even the one that it has just made.
             CUresult::CUDA_ERROR_NO_BINARY_FOR_GPU if link.is_some() => load(image.as_ptr().cast()),
             _ => Err(error),
         });
@@ -101,16 +102,16 @@ impl Module {
         Ok(Self { raw, device: Arc::clone(device) })
     }
 
-    /// The kernel of this name, allowed to use as much dynamic shared memory as the device has for a block.
+    /// Returns the kernel with this name, and allows it as much dynamic shared memory as the device has for a block.
     pub fn function(&self, name: &str) -> Result<Function, CudaError> {
         let (device, shared_bytes) = (self.device.id(), self.device.limits().shared_bytes);
         let name = CString::new(name).expect("names of kernels have no NUL");
         let _current = self.device.enter()?;
-        // SAFETY: the module is loaded as long as `self` lives; `raw` is writable.
+        // SAFETY: the module is loaded as long as `self` lives. `name` ends with a NUL, and `raw` is writable.
         let get = |raw: *mut CUfunction| unsafe { cuModuleGetFunction(raw, self.raw, name.as_ptr()) };
         let raw = returned(get).when(device, "looking for a kernel")?;
         let attribute = CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
-        // SAFETY: the function is of this module; the value is the device's own limit.
+        // SAFETY: `raw` is a function of this loaded module, and the value is the device's own limit.
         unsafe { cuFuncSetAttribute(raw, attribute, shared_bytes.cast_signed()) }
             .result()
             .when(device, "reserving shared memory")?;
@@ -120,7 +121,8 @@ impl Module {
 
 impl Drop for Module {
     fn drop(&mut self) {
-        // SAFETY: `load` loaded the module, and nothing that uses it is running once the context is idle.
+        // SAFETY: `load` loaded the module into this context, which is current. After `cuCtxSynchronize` no kernel of it is
+        // running.
         self.device.while_current(|| unsafe {
             let _ = cuCtxSynchronize();
             let _ = cuModuleUnload(self.raw);

@@ -13,7 +13,7 @@ use super::module::Function;
 use crate::cuda::error::CudaError;
 use crate::filter::plane::{Address, PlaneMemory};
 
-/// A stream: one of ours, which does not synchronise with the default stream, or a borrowed one.
+/// A stream. An owned stream does not synchronise with the default stream; a borrowed stream belongs to another owner.
 pub struct Stream {
     raw: CUstream,
     device: Arc<Device>,
@@ -52,7 +52,7 @@ impl Stream {
         Self { raw: handle as CUstream, device: Arc::clone(device), owned: false }
     }
 
-    /// Its device.
+    /// The device of the stream.
     pub fn device(&self) -> &Arc<Device> {
         &self.device
     }
@@ -64,29 +64,29 @@ impl Stream {
 
     /// Waits until all enqueued work is complete.
     pub fn synchronize(&self) -> Result<(), CudaError> {
-        // SAFETY: the stream lives as long as `self`.
+        // SAFETY: `self` keeps the stream alive, or its owner does (`borrowed`).
         unsafe { cuStreamSynchronize(self.raw) }.result().when(self.device.id(), "waiting for its stream")
     }
 
-    /// Records an event behind all work that is enqueued.
+    /// Records an event behind all enqueued work.
     pub fn record(&self, event: &Event) -> Result<(), CudaError> {
-        // SAFETY: event and stream live as long as their owners, which are borrowed.
+        // SAFETY: `self` and `event` are borrowed, so both handles are live.
         unsafe { cuEventRecord(event.raw(), self.raw) }.result().when(self.device.id(), "recording an event")
     }
 
-    /// Makes all work that is enqueued from now on wait for the event.
+    /// Makes all work that is enqueued after this call wait for the event.
     pub fn wait(&self, event: &Event) -> Result<(), CudaError> {
-        // SAFETY: stream and event live as long as their owners, which are borrowed.
+        // SAFETY: `self` and `event` are borrowed, so both handles are live.
         unsafe { cuStreamWaitEvent(self.raw, event.raw(), CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT as u32) }
             .result()
             .when(self.device.id(), "making a stream wait")
     }
 
-    /// Enqueues a copy of the first `rows` rows of a plane, `row_bytes` bytes each.
+    /// Enqueues a copy of the first `rows` rows of a plane, of `row_bytes` bytes each.
     ///
     /// # Safety
-    /// Both planes hold the rows, in host memory only if it is pinned, and live until the copy is complete; nobody writes the
-    /// source or accesses the destination before then.
+    /// Both planes hold these rows and live until the copy is complete. Planes in host memory are pinned. Until then, nobody
+    /// writes the source or accesses the destination.
     pub unsafe fn copy<A: CopyAddress, B: CopyAddress>(
         &self,
         from: &PlaneMemory<A>,
@@ -117,8 +117,10 @@ impl Stream {
             WidthInBytes: row_bytes,
             Height: rows,
         };
-        // The manual lets a driver refuse device-to-device copies with pitches not from cuMemAllocPitch; none tested does.
-        // SAFETY: both planes hold the rows, as the caller promises; rows without padding are one range.
+        // The manual allows a driver to refuse device-to-device copies with pitches that are not from cuMemAllocPitch. No tested
+        // driver does.
+        // SAFETY: the caller promises that both planes hold `rows` rows of `row_bytes` bytes and live until the copy is complete.
+        // Rows without padding are one range of `bytes` bytes.
         unsafe {
             match (is_dense, A::IS_HOST, B::IS_HOST) {
                 (true, true, false) => cuMemcpyHtoDAsync_v2(destination, copy.srcHost, bytes, self.raw),
@@ -138,19 +140,19 @@ impl Stream {
         )
     }
 
-    /// Makes later work wait for everything that is enqueued on another stream, by an event that is used for nothing else.
+    /// Makes later work on this stream wait for all work that is enqueued on `other`. The event is only used for this order.
     pub fn wait_for(&self, other: &Self, event: &Event) -> Result<(), CudaError> {
         other.record(event)?;
         self.wait(event)
     }
 
-    /// Enqueues a launch of a kernel with one parameter, passed by value. With `overlap` the kernel may start before the one
-    /// ahead of it on the stream has finished (programmatic dependent launch).
+    /// Enqueues a launch of a kernel with one parameter, which is passed by value. With `overlap`, the kernel may start before
+    /// the previous kernel on the stream has finished (programmatic dependent launch).
     ///
     /// # Safety
-    /// `parameter` is of the type and `grid` of the size that the kernel expects; the memory that the parameter refers to lives
-    /// until the kernel has finished; the function's module stays loaded until then. With `overlap` the device has compute
-    /// capability 9.0 or later, and the kernel waits for the kernels ahead of it before it accesses memory that they access.
+    /// `parameter` has the type and `grid` the size that the kernel expects. The memory that the parameter refers to lives, and
+    /// the module of `function` stays loaded, until the kernel has finished. With `overlap`, the device has compute capability
+    /// 9.0 or later, and the kernel waits for the earlier kernels before it accesses memory that they access.
     pub unsafe fn launch<P>(
         &self,
         function: Function,
@@ -176,8 +178,8 @@ impl Stream {
             attrs: &raw mut attribute,
             numAttrs: overlap.into(),
         };
-        // SAFETY: the function expects this parameter, as the caller promises; the driver copies it and the configuration
-        // before it returns.
+        // SAFETY: the caller promises that the function expects a parameter of this type and a grid of this size. The driver
+        // copies the parameter and the configuration before it returns.
         unsafe { cuLaunchKernelEx(&config, function.raw(), parameters.as_mut_ptr(), ptr::null_mut()) }
             .result()
             .when(self.device.id(), "launching a kernel")
@@ -187,23 +189,24 @@ impl Stream {
 impl Drop for Stream {
     fn drop(&mut self) {
         if self.owned {
-            // SAFETY: `new` created it. A failure was reported by the work that failed.
+            // SAFETY: `new` created the stream, and it is destroyed only here. An error is ignored, because the work that failed
+            // reports it.
             self.device.while_current(|| _ = unsafe { cuStreamDestroy_v2(self.raw) });
         }
     }
 }
 
-/// An address that the driver copies from or to.
+/// An address that the driver can copy from and to.
 pub trait CopyAddress: Address {
-    /// Whether it is in host memory.
+    /// Whether the address is in host memory.
     const IS_HOST: bool;
 
-    /// The address in host memory; null if it is not there.
+    /// The address as a pointer; null for device memory.
     fn host(self) -> *const u8 {
         ptr::null()
     }
 
-    /// The address in device memory; 0 if it is not there.
+    /// The address as a device address; 0 for host memory.
     fn device(self) -> u64 {
         0
     }
