@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! The launches of the kernels that premultiply before a blur, and unpremultiply or restore channels after it.
+//! The launches of the kernels that premultiply before a blur, and that unpremultiply or restore channels after it.
 
 use super::abi::{ALPHA_THREADS, AlphaArgs, stored_channels};
 use super::images::Kernel;
@@ -9,7 +9,7 @@ use crate::filter::plane::DevicePlane;
 use crate::filter::regions::Rect;
 use crate::filter::samples::Channel;
 
-/// The launch of such an operation for a rectangle of its output. `rows` returns where the rows of a view are.
+/// The launch of an operation on alpha for a rectangle of its output. `rows` returns the memory of a view's rows.
 pub fn launch(operation: &Operation, rect: Rect, rows: impl Fn(&View) -> DevicePlane) -> Launch {
     let (kernel, source, destination, premultiplied, alpha, passthrough_mask) = match operation {
         Operation::Premultiply { source, alpha, premultiplied } => {
@@ -24,12 +24,12 @@ pub fn launch(operation: &Operation, rect: Rect, rows: impl Fn(&View) -> DeviceP
         _ => unreachable!("these are the operations on alpha"),
     };
     let within = |view: &View, rect: Rect| view.field.layout.within(&rows(view), rect);
-    // A plane that is not used has address 0.
+    // A plane that the kernel does not use has address 0.
     let plane = |view: Option<&View>| view.map(|view| within(view, rect)).unwrap_or_default();
     let [src, dst, premultiplied] = [Some(source), destination, premultiplied].map(plane);
     let layout = &source.field.layout;
     let channels = u32::from(layout.channels);
-    // Each sample of a pixel by itself, of a pair of pixels for packed 4:2:2.
+    // Each sample of a pixel is a channel of its own; for packed 4:2:2, each sample of a pair of pixels.
     let samples = (0..channels as usize).map(|first| Channel { first, step: channels as usize, shift: 0 });
     let (alpha_src, alpha_channel, [alpha_width, alpha_height], alpha_subsampling) = match alpha {
         Some(source @ AlphaSource::Plane { subsampling, .. }) => {

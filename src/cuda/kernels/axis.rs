@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
-//! The launches of the kernels on CUDA cores, which filter one axis at a time: the direct form, and the levels of the wide form.
+//! The launches of the kernels for CUDA cores, which filter one axis at a time: for the direct form, and for the levels of the
+//! wide form.
 
 use std::ops::Range;
 use std::sync::LazyLock;
@@ -15,7 +16,7 @@ use crate::filter::plane::DevicePlane;
 use crate::filter::samples::{self, Channel};
 use crate::filter::wide::Factor;
 
-/// A rectangle of 16-bit samples between two launches: those of a [`RowsPart`].
+/// A rectangle of 16-bit samples between two launches. The rows kernel accesses it as a [`RowsPart`].
 #[derive(Debug, Clone)]
 struct Intermediate {
     columns: Range<u32>,
@@ -28,12 +29,12 @@ impl Intermediate {
         (self.columns.len() * self.channels as usize * 2).next_multiple_of(WORKSPACE_ALIGNMENT)
     }
 
-    /// Its size in device memory.
+    /// The size in device memory.
     fn bytes(&self) -> usize {
         self.pitch() * self.rows.len()
     }
 
-    /// The plane of which it is at this address.
+    /// The plane that contains the rectangle, if the memory of the rectangle begins at this address.
     fn plane(&self, address: u64) -> DevicePlane {
         let pitch = self.pitch();
         let before = self.rows.start as usize * pitch + (self.columns.start * self.channels) as usize * 2;
@@ -41,7 +42,7 @@ impl Intermediate {
     }
 }
 
-/// How the rows of a plane are stored; the rest of the entry is for the caller.
+/// Describes how the rows of a plane are stored. The caller sets the other fields of the entry.
 fn stored_rows(EntryPlane { layout, memory }: &EntryPlane) -> RowsPlane {
     RowsPlane {
         larger: memory.address,
@@ -56,7 +57,7 @@ fn stored_rows(EntryPlane { layout, memory }: &EntryPlane) -> RowsPlane {
     }
 }
 
-/// An entry of no block.
+/// The first block of an unused entry.
 const UNUSED: u32 = u32::MAX;
 
 fn unused_rows_args() -> RowsArgs {
@@ -78,27 +79,27 @@ fn unused_columns_args(level_taps: LevelTaps) -> ColumnsArgs {
     }
 }
 
-/// Taps as the kernels take them, modulo 65536. A single tap of 65536 becomes 0; the kernels know it by its radius.
+/// Taps in the format of the kernels, modulo 65536. A single tap of 65536 becomes 0; the kernels recognise it by the radius 0.
 fn packed(taps: &Taps) -> [u16; TAPS as usize] {
     let mut packed = [0; TAPS as usize];
     packed.iter_mut().zip(0..=taps.radius()).for_each(|(to, i)| *to = taps.at(i) as u16);
     packed
 }
 
-/// The samples of a blur that an entry of the columns kernel writes: those of all channels, or of the luma or the chroma of packed
-/// 4:2:2.
+/// The samples that an entry of the columns kernel writes for a blur: those of all channels, or those of the luma or the chroma
+/// of packed 4:2:2.
 struct DirectPart<'a> {
-    /// What the rows kernel writes.
+    /// The samples that the rows kernel writes.
     intermediate: Intermediate,
     /// The end of the columns that are written, in pixels of the part.
     end: u32,
-    /// The filter slot of the rows.
+    /// The filter slot of the taps along rows.
     slot: u32,
-    /// Their taps.
+    /// The taps along rows.
     taps: &'a Taps,
 }
 
-/// What the two launches of the direct form process of a blur. `slot` is its filter slot.
+/// The parts of a blur that the two launches of the direct form process. `slot` is the filter slot of the blur.
 fn direct_parts<'a>(blur: &Entry<'a>, slot: u32) -> Vec<DirectPart<'a>> {
     let (layout, taps) = (&blur.source.layout, blur_taps(blur));
     let (pixels, halo) = (layout.columns(blur.rect), taps.columns.radius() as u32);
@@ -125,36 +126,36 @@ fn blur_taps<'a>(blur: &Entry<'a>) -> &'a PlaneTaps {
     blur.taps().expect("the direct form consists of blurs")
 }
 
-/// See [`RowsPlane::lead`].
+/// The value for [`RowsPlane::lead`].
 fn lead(blur: &Entry) -> u32 {
     let taps = blur_taps(blur);
     let chroma = if blur.source.layout.is_packed_422() { taps.chroma_rows.radius() } else { 0 };
-    // The kernel reads eight samples at a time.
+    // The rows kernel reads eight samples at a time.
     let [rows, chroma] = [taps.rows.radius(), chroma].map(|radius| (radius as u32).next_multiple_of(8));
     rows.max(2 * chroma).next_multiple_of(16)
 }
 
-/// Shared memory of the rows kernel for a blur, in bytes: the taps of each part, and two arrays of 16-bit samples for each warp and
-/// channel.
+/// The shared memory of the rows kernel for a blur, in bytes. It holds the taps of each part, and two arrays of 16-bit samples
+/// for each warp and channel.
 fn rows_shared_bytes(blur: &Entry) -> u32 {
     let taps = |part: &DirectPart| 4 * (2 * (part.taps.radius() as u32).next_multiple_of(8) + 16);
     let arrays = ROWS_WARPS * in_order(&blur.source.layout).count() as u32 * 2 * 2 * (ROWS_STRIP + 2 * lead(blur));
     direct_parts(blur, 0).iter().map(taps).sum::<u32>() + arrays
 }
 
-/// Shared memory of the columns kernel for a blur, in bytes: the taps.
+/// The shared memory of the columns kernel for a blur, in bytes. It holds the taps.
 fn columns_shared_bytes(blur: &Entry) -> u32 {
     let radius = blur_taps(blur).columns.radius() as u32;
     4 * (COLUMNS_ROWS + (2 * radius + COLUMNS_ROWS).next_multiple_of(4))
 }
 
-/// Device memory between the launches of the direct form, in bytes.
+/// The device memory between the launches of the direct form, in bytes.
 pub(super) fn direct_bytes(blurs: &[Entry]) -> usize {
     blurs.iter().flat_map(|blur| direct_parts(blur, 0)).map(|part| part.intermediate.bytes()).sum()
 }
 
-/// The launches of the direct form on CUDA cores: rows, then columns. `intermediate` is the address of [`direct_bytes`] of device
-/// memory, aligned to 16 bytes.
+/// The launches of the direct form on CUDA cores: the rows, then the columns. `intermediate` is the address of [`direct_bytes`]
+/// bytes of device memory, and is aligned to 16 bytes.
 pub(super) fn direct_launches(blurs: &[Entry], intermediate: u64) -> [Launch; 2] {
     let (mut rows, mut columns) = (unused_rows_args(), unused_columns_args([[0; LEVEL_TAPS as usize]; 2]));
     for (slot, [along_rows, down_columns]) in entry::slot_taps(blurs).into_iter().enumerate() {
@@ -169,7 +170,7 @@ pub(super) fn direct_launches(blurs: &[Entry], intermediate: u64) -> [Launch; 2]
             lead: lead(blur),
             row_begin: parts[0].intermediate.rows.start,
             row_end: parts[0].intermediate.rows.end,
-            // The samples of packed 4:2:2 that belong together are in the same strips.
+            // The luma and the chroma of the same pixels of packed 4:2:2 are in the same strip.
             first_strip: parts[0].intermediate.columns.start / ROWS_STRIP,
             first_block: rows_blocks,
             ..stored_rows(&blur.source)
@@ -203,7 +204,7 @@ pub(super) fn direct_launches(blurs: &[Entry], intermediate: u64) -> [Launch; 2]
     ]
 }
 
-/// What the columns kernel processes of a part, whose samples the rows kernel has written.
+/// The entry of the columns kernel for a part. The rows kernel has written the samples of the part.
 fn columns_plane(blur: &Entry, part: &DirectPart, index: usize, samples: DevicePlane) -> ColumnsPlane {
     let (layout, to) = (&blur.source.layout, &blur.destination.memory);
     let (stored, channels) = (stored_channels(layout, in_order(layout))[index], part.intermediate.channels);
@@ -227,7 +228,7 @@ fn columns_plane(blur: &Entry, part: &DirectPart, index: usize, samples: DeviceP
     }
 }
 
-/// Divides decimations and interpolations into batches, in order: those that the same launches process.
+/// Divides decimations and interpolations into batches that share launches, and keeps their order.
 pub fn level_batches<'a>(entries: impl IntoIterator<Item = Entry<'a>>) -> Vec<Vec<Entry<'a>>> {
     let key = |entry: &Entry| (is_decimation(entry), resampling(entry).level);
     entry::divided(entries, |batch, entry| key(&batch[0]) == key(entry) && batch.len() < PLANES as usize)
@@ -237,12 +238,12 @@ fn resampling<'a>(level: &Entry<'a>) -> &'a Resampling {
     level.resampling().expect("levels consist of decimations and interpolations")
 }
 
-/// Whether it goes from the larger plane to the small one, or back.
+/// Whether an entry is a decimation, from the larger to the smaller plane. Else it is an interpolation.
 fn is_decimation(level: &Entry) -> bool {
     matches!(level.operation, Operation::Decimate(_))
 }
 
-/// A level, and the address of the memory between its passes.
+/// An entry of a level, and the address of the memory between its two passes.
 #[derive(Clone, Copy)]
 struct Level<'e> {
     entry: &'e Entry<'e>,
@@ -255,7 +256,8 @@ impl<'e> Level<'e> {
         Self { entry, resampling: resampling(entry), intermediate }
     }
 
-    /// Whether rows are resampled, or stored in another way than those of the small plane.
+    /// Whether the level needs a rows pass: its rows are resampled, or the larger plane is stored in another way than the small
+    /// one.
     fn has_rows(&self) -> bool {
         self.resampling.factors[0] != Factor::One || self.resampling.level == 0
     }
@@ -264,8 +266,8 @@ impl<'e> Level<'e> {
         self.resampling.factors[1] != Factor::One
     }
 
-    /// The rectangle between the passes along rows and down columns, of samples as wide as the small plane and as high as the
-    /// larger one.
+    /// The rectangle between the rows pass and the columns pass. Its samples have the columns of the small plane and the rows of
+    /// the larger one.
     fn between(&self) -> Intermediate {
         let ([x, y], rect) = (self.resampling.factors, self.entry.rect);
         let small = &self.entry.smaller().layout;
@@ -298,7 +300,7 @@ impl<'e> Level<'e> {
         }
     }
 
-    /// The pixels of the larger plane that an interpolation writes. The last pair of an odd row of packed 4:2:2 is written as a
+    /// The pixels of the larger plane that an interpolation writes. In an odd row of packed 4:2:2, the last pair is written as a
     /// whole.
     fn pixels(&self) -> Range<u32> {
         let (layout, rect) = (&self.entry.larger().layout, self.entry.rect);
@@ -306,29 +308,29 @@ impl<'e> Level<'e> {
         rect.x()..if right == layout.width { right.next_multiple_of(layout.unit_pixels()) } else { right }
     }
 
-    /// Device memory for the rectangle between the passes, in bytes.
+    /// The device memory between the two passes, in bytes.
     fn intermediate_bytes(&self) -> usize {
         if self.has_rows() && self.has_columns() { self.between().bytes() } else { 0 }
     }
 
-    /// The 16-bit plane that the rows pass has beside the larger plane.
+    /// The 16-bit plane on the other side of the rows pass from the larger plane.
     fn samples(&self) -> DevicePlane {
         if self.has_columns() { self.between().plane(self.intermediate) } else { self.entry.smaller().memory }
     }
 
-    /// The part of a [`RowsPlane`] that its samples are.
+    /// The index of the level's samples in [`RowsPlane::parts`].
     fn part(&self) -> usize {
         usize::from(self.resampling.channels == Channels::Chroma)
     }
 
-    /// Whether one entry of a launch processes the rows of both: the luma and the chroma of packed 4:2:2.
+    /// Whether one entry of a launch can process the rows of both levels: the luma and the chroma of packed 4:2:2.
     fn shares_rows_with(&self, other: &Self) -> bool {
         let rows = |level: &Self| (level.entry.larger().memory.address, level.between().rows);
         let same_pixels = is_decimation(self.entry) || self.entry.rect == other.entry.rect;
         self.part() != other.part() && rows(self) == rows(other) && same_pixels
     }
 
-    /// The entry of a launch for the rows of one or two levels, with its blocks from `first_block` on, and the number of these.
+    /// The entry of a launch for the rows of one or two levels, and its number of blocks. Its blocks begin at `first_block`.
     fn rows_entry(levels: &[Self], first_block: u32) -> (RowsPlane, u32) {
         let first = levels[0];
         let strip = LEVEL_WINDOW - 32 * first.entry.larger().layout.unit_pixels();
@@ -363,7 +365,7 @@ impl<'e> Level<'e> {
         (entry, entry.strips * (rows.len() as u32).div_ceil(LEVEL_WARPS * LEVEL_WARP_ROWS))
     }
 
-    /// The same for the columns.
+    /// The entry of a launch for the columns of the level, and its number of blocks. Its blocks begin at `first_block`.
     fn columns_entry(&self, first_block: u32) -> (ColumnsPlane, u32) {
         let (larger, small, rect) = (self.entry.larger(), self.entry.smaller(), self.entry.rect);
         let rows = rect.y()..rect.bottom();
@@ -374,7 +376,7 @@ impl<'e> Level<'e> {
         } else {
             (small.memory, inner, small.layout.height, self.between().columns, rows.start / 4 * 4, 4)
         };
-        // If the rows are only stored, their samples are those of the larger plane already.
+        // Without interpolation along rows, the columns pass computes the final samples, in the depth of the larger plane.
         let is_final = !is_decimation(self.entry) && self.resampling.factors[0] == Factor::One;
         let samples = columns.start * channels..columns.end * channels;
         let strips = (samples.len() as u32).div_ceil(COLUMNS_SAMPLES);
@@ -398,13 +400,13 @@ impl<'e> Level<'e> {
     }
 }
 
-/// The channels of a plane, the luma of packed 4:2:2 first.
+/// The channels of a plane. The luma of packed 4:2:2 comes first.
 fn in_order(layout: &PlaneLayout) -> impl Iterator<Item = Channel> {
     let is_luma = |channel: &Channel| channel.shift == 0;
     samples::channels(layout).filter(is_luma).chain(samples::channels(layout).filter(move |channel| !is_luma(channel)))
 }
 
-/// The taps of decimations and interpolations. They depend on the factors alone.
+/// The taps of decimations and interpolations. They depend only on the factors.
 static DECIMATION: LazyLock<LevelTaps> = LazyLock::new(|| {
     level_taps(|factor| {
         let half = factor.decimation_taps();
@@ -416,7 +418,7 @@ static INTERPOLATION: LazyLock<LevelTaps> = LazyLock::new(|| {
     level_taps(|factor| (0..factor.get()).flat_map(|phase| factor.interpolation_taps(phase)).collect())
 });
 
-/// By two and by four.
+/// The taps for the factors two and four.
 type LevelTaps = [[u32; LEVEL_TAPS as usize]; 2];
 
 fn level_taps(taps_of: impl Fn(Factor) -> Vec<u32>) -> LevelTaps {
@@ -427,7 +429,7 @@ fn level_taps(taps_of: impl Fn(Factor) -> Vec<u32>) -> LevelTaps {
     })
 }
 
-/// The bytes of the decimation's taps, see [`RowsArgs::tap_bytes`].
+/// The taps of the decimation by bytes, see [`RowsArgs::tap_bytes`].
 fn tap_bytes() -> [[u32; LEVEL_TAP_WORDS as usize]; 2] {
     DECIMATION.map(|taps| {
         std::array::from_fn(|i| {
@@ -437,12 +439,13 @@ fn tap_bytes() -> [[u32; LEVEL_TAP_WORDS as usize]; 2] {
     })
 }
 
-/// Device memory between the launches of a batch of levels, in bytes.
+/// The device memory between the launches of a batch of levels, in bytes.
 pub fn level_bytes(batch: &[Entry]) -> usize {
     batch.iter().map(|entry| Level::new(entry, 0).intermediate_bytes()).sum()
 }
 
-/// The launches of a batch of levels, in order. `intermediate` is the address of [`level_bytes`] of device memory, aligned to 16 bytes.
+/// The launches of a batch of levels, in order. `intermediate` is the address of [`level_bytes`] bytes of device memory, and is
+/// aligned to 16 bytes.
 pub fn level_launches(batch: &[Entry], mut intermediate: u64) -> Vec<Launch> {
     let place = |entry| {
         let level = Level::new(entry, intermediate);
@@ -459,7 +462,7 @@ pub fn level_launches(batch: &[Entry], mut intermediate: u64) -> Vec<Launch> {
     launches.into_iter().flatten().collect()
 }
 
-/// The launch of a kernel for the rows of levels, if any are resampled or stored in another way.
+/// The launch of a kernel for the rows of levels, if any level needs a rows pass.
 fn rows_launch(kernel: Kernel, levels: &[Level]) -> Option<Launch> {
     let mut args = unused_rows_args();
     let mut entries: Vec<Vec<Level>> = Vec::new();
@@ -476,12 +479,12 @@ fn rows_launch(kernel: Kernel, levels: &[Level]) -> Option<Launch> {
         end_block += blocks;
     }
     let channels = levels.iter().map(|level| in_order(&level.entry.larger().layout).count() as u32).max()?;
-    // Two arrays of 16-bit samples for each channel of a row.
+    // Each channel of a row has two arrays of 16-bit samples.
     let shared_bytes = LEVEL_WARPS * LEVEL_WARP_ROWS * channels * 2 * 2 * LEVEL_WINDOW;
     (!entries.is_empty()).then(|| Launch::new(kernel, end_block, shared_bytes, Args::Rows(args)))
 }
 
-/// The same for the columns.
+/// The launch of a kernel for the columns of levels, if any level needs a columns pass.
 fn columns_launch(kernel: Kernel, taps: LevelTaps, levels: &[Level]) -> Option<Launch> {
     let mut args = unused_columns_args(taps);
     let mut end_block = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! The launches that write bytes: copied ones, or a pattern.
+//! The launches that write bytes: copies, or a repeated pattern.
 
 use super::abi::*;
 use super::images::Kernel;
@@ -8,25 +8,26 @@ use crate::filter::byte_rect::ByteRect;
 use crate::filter::operation::Pattern;
 use crate::filter::plane::DevicePlane;
 
-/// Bytes of a plane that are overwritten.
+/// A write of bytes to a rectangle of a plane.
 #[derive(Debug, Clone, Copy)]
 pub struct ByteWrite {
-    /// The bytes. The number of their plane is that of the memory that is written.
+    /// The rectangle. Its plane is the plane that is written.
     rect: ByteRect,
-    /// Where rectangles of different ranks overlap, the largest one counts; those of one rank have the same bytes there.
+    /// The rank. Where writes of different ranks overlap, the one with the largest rank is visible. Writes of one rank write the
+    /// same bytes where they overlap.
     rank: usize,
     args: CoverRect,
 }
 
 impl ByteWrite {
-    /// The same bytes of another plane.
+    /// Copies the bytes of the same rectangle from another plane.
     pub fn copy(rect: ByteRect, rank: usize, from: &DevicePlane, to: &DevicePlane) -> Self {
         let from = rect.within(from);
         let args = CoverRect { src: from.address, src_pitch: from.pitch as u64, ..destination(&rect, to) };
         Self { rect, rank, args }
     }
 
-    /// A pattern, repeated from the first byte of the plane's rows on.
+    /// Writes a pattern, which repeats from the first byte of the plane's rows on.
     pub fn fill(rect: ByteRect, rank: usize, mut pattern: Pattern, to: &DevicePlane) -> Self {
         pattern.bytes[..pattern.len].rotate_left(rect.byte % pattern.len);
         let args = CoverRect {
@@ -38,10 +39,10 @@ impl ByteWrite {
     }
 }
 
-/// The bytes of a plane that are written.
+/// The arguments for the memory that is written.
 fn destination(rect: &ByteRect, plane: &DevicePlane) -> CoverRect {
     let to = rect.within(plane);
-    // A row that begins at the last byte of a group touches one more than its bytes fill.
+    // A row touches the most groups if it begins at the last byte of a group.
     let groups = (rect.bytes + COVER_GROUP as usize - 1).div_ceil(COVER_GROUP as usize);
     CoverRect {
         dst: to.address,
@@ -53,7 +54,7 @@ fn destination(rect: &ByteRect, plane: &DevicePlane) -> CoverRect {
     }
 }
 
-/// The launches that write bytes. The blocks of a launch have no order, so rectangles of different ranks that overlap are in
+/// The launches for these writes. The blocks of a launch have no order, so writes of different ranks that overlap are in
 /// different launches.
 pub fn launches(mut writes: Vec<ByteWrite>) -> Vec<Launch> {
     writes.sort_by_key(|write| write.rank);
@@ -92,7 +93,7 @@ mod tests {
         ByteWrite::copy(ByteRect { plane: 0, row, row_step: 1, rows: 10, byte, bytes: 20 }, rank, &PLANE, &PLANE)
     }
 
-    /// Rectangles and blocks of every launch.
+    /// The number of rectangles and of blocks of each launch.
     fn rects(launches: &[Launch]) -> Vec<(usize, u32)> {
         let count = |launch: &Launch| {
             let Args::Cover(args) = &launch.args else { unreachable!("a cover") };
@@ -104,12 +105,12 @@ mod tests {
         launches.iter().map(count).collect()
     }
 
-    /// The tests of the bytes cannot tell, because a CPU runs the blocks of a launch in order.
+    /// Tests of the written bytes cannot detect an overlap, because a CPU runs the blocks of a launch in order.
     #[test]
     fn rectangles_that_overlap_are_in_different_launches() {
         let of = |writes: &[ByteWrite]| rects(&launches(writes.to_vec()));
         assert_eq!(of(&[]), []);
-        // A row touches up to three groups of 16 bytes, so that 10 rows take 30 threads.
+        // A row touches up to three groups of 16 bytes, so 10 rows take 30 threads.
         assert_eq!(of(&[copy(0, 0, 0), copy(20, 0, 1), copy(0, 10, 1)]), [(3, 3)]);
         assert_eq!(of(&[copy(0, 0, 0), copy(10, 5, 0)]), [(2, 2)], "of one rank");
         assert_eq!(of(&[copy(0, 0, 0), copy(50, 0, 0), copy(19, 9, 1), copy(100, 0, 1)]), [(2, 2), (2, 2)]);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Entries: rectangles of operations on pixels, for planes whose addresses are known; and which of them share launches.
-//!
-//! Planes of a frame that suit each other share a launch, because a small plane leaves most of a device idle.
+//! Entries: rectangles of operations on pixels, with the addresses of their planes. This file also decides which entries share a
+//! launch. Planes of a frame share launches where one kernel can process them, because a small plane leaves most of a device
+//! idle.
 
 use super::abi::*;
 use crate::filter::Taps;
@@ -11,27 +11,27 @@ use crate::filter::plane::DevicePlane;
 use crate::filter::regions::Rect;
 use crate::filter::wide::Factor;
 
-/// A rectangle of the output of a blur, a decimation or an interpolation.
+/// A rectangle of the output of a blur, a decimation or an interpolation, with the addresses of the planes.
 #[derive(Debug, Clone, Copy)]
 pub struct Entry<'a> {
     /// The operation.
     pub operation: &'a Operation,
-    /// What is written, in pixels of the output.
+    /// The rectangle that is written, in pixels of the output.
     pub rect: Rect,
-    /// Where the rows that are read are.
+    /// The plane that is read.
     pub source: EntryPlane,
-    /// Where the rows that are written are. Must not overlap the source.
+    /// The plane that is written. It must not overlap the source.
     pub destination: EntryPlane,
-    /// Which kernels may process it.
+    /// The kernels that may process the entry.
     pub kernels: EntryKernels,
-    /// The channel of a plane of the frame that colour is multiplied by when it is read, and divided by when it is written. Only of
-    /// entries that kernels for tensor cores process.
+    /// The alpha channel of a plane of the frame, if colour is multiplied by it on loading and divided by it on storing. Only
+    /// tensor-core kernels process such entries.
     pub alpha: Option<u8>,
-    /// With `alpha`: the colour that an interpolation writes where the blurred alpha is 0.
+    /// The colour that an interpolation writes where the blurred alpha is 0. Used only with `alpha`.
     pub transparent: DevicePlane,
 }
 
-/// A plane of an entry.
+/// The layout and the memory of a plane of an entry.
 #[derive(Debug, Clone, Copy)]
 #[expect(missing_docs, reason = "the names say it")]
 pub struct EntryPlane {
@@ -39,24 +39,24 @@ pub struct EntryPlane {
     pub memory: DevicePlane,
 }
 
-/// Which kernels may process an entry.
+/// The kernels that may process an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EntryKernels {
-    /// Those for CUDA cores.
+    /// The kernels for CUDA cores.
     CudaCores,
-    /// Those for either kind of cores, whichever is faster.
+    /// The kernels for CUDA cores or for tensor cores, whichever are faster.
     Any,
-    /// Those of the wide form on tensor cores, which alone know how its small planes are stored.
+    /// The tensor-core kernels of the wide form. Only these know how their small planes are stored.
     WideOnTensorCores,
 }
 
 impl<'a> Entry<'a> {
-    /// The taps of a blur.
+    /// The taps, if the operation is a blur.
     pub fn taps(&self) -> Option<&'a PlaneTaps> {
         if let Operation::Blur { taps, .. } = self.operation { Some(taps) } else { None }
     }
 
-    /// The planes and factors of a decimation or an interpolation.
+    /// The planes and factors, if the operation is a decimation or an interpolation.
     pub fn resampling(&self) -> Option<&'a Resampling> {
         match self.operation {
             Operation::Decimate(resampling) | Operation::Interpolate(resampling) => Some(resampling),
@@ -64,22 +64,22 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// The factors along x and y; those of a blur are one.
+    /// The factors along x and y. For a blur both are one.
     pub fn factors(&self) -> [Factor; 2] {
         self.resampling().map_or([Factor::One; 2], |resampling| resampling.factors)
     }
 
-    /// The plane that has as many samples as the other, or more.
+    /// The larger plane of a decimation or an interpolation; the source of a blur.
     pub fn larger(&self) -> &EntryPlane {
         if let Operation::Interpolate(_) = self.operation { &self.destination } else { &self.source }
     }
 
-    /// The other one.
+    /// The smaller plane of a decimation or an interpolation; the destination of a blur.
     pub fn smaller(&self) -> &EntryPlane {
         if let Operation::Interpolate(_) = self.operation { &self.source } else { &self.destination }
     }
 
-    /// The family of the pixels of the larger plane, if there are kernels for tensor cores for it.
+    /// The family of the larger plane's pixels, if there are tensor-core kernels for it.
     pub fn family(&self) -> Option<PixelFamily> {
         PixelFamily::for_tensor_cores(&self.larger().layout, self.alpha)
     }
@@ -93,23 +93,24 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// Whether there is a prebuilt kernel of the direct form for it on tensor cores: the images have them for its family, and the radii
-    /// are from 1 to [`TENSOR_RADIUS_MAX`]. A single tap of 65536, of radius 0, has more than two bytes.
+    /// Whether a prebuilt tensor-core kernel of the direct form can blur the entry: the family has such kernels, and all radii
+    /// are from 1 to [`TENSOR_RADIUS_MAX`]. With radius 0 the single tap is 65536, which does not fit into two bytes.
     pub fn suits_tensor_cores(&self) -> bool {
         self.direct_kernel() == DirectKernelOf::Prebuilt
     }
 }
 
-/// Which kernel of the direct form blurs a plane on tensor cores. A plane without one would take its batch off the tensor cores.
+/// The tensor-core kernel of the direct form for a plane. Planes with different values are in different batches, because a batch
+/// is blurred on tensor cores only if all its planes can be.
 #[derive(PartialEq, Eq)]
 enum DirectKernelOf {
     Prebuilt,
-    /// One that can be compiled, for this number of channels.
+    /// A kernel that can be compiled for planes with this number of channels.
     Compiled(u8),
     None,
 }
 
-/// Divides entries into batches, in order: those that share launches. `joins` says whether an entry joins those ahead of it.
+/// Divides entries into batches that each share a launch, and keeps their order. `joins` says whether an entry can join a batch.
 pub(super) fn divided<'a>(
     entries: impl IntoIterator<Item = Entry<'a>>,
     joins: impl Fn(&[Entry<'a>], &Entry<'a>) -> bool,
@@ -124,7 +125,7 @@ pub(super) fn divided<'a>(
     batches
 }
 
-/// Batches of blurs of the direct form.
+/// Divides blurs of the direct form into batches.
 pub fn blur_batches<'a>(entries: impl IntoIterator<Item = Entry<'a>>) -> Vec<Vec<Entry<'a>>> {
     divided(entries, |batch, entry| {
         let (first, family) = (&batch[0], entry.family());
@@ -136,7 +137,7 @@ pub fn blur_batches<'a>(entries: impl IntoIterator<Item = Entry<'a>>) -> Vec<Vec
     })
 }
 
-/// The taps in the filter slots of a launch of these blurs: each once.
+/// The different taps of these blurs. A launch has one filter slot for each of them.
 pub fn slots<'e, 'a: 'e>(entries: impl IntoIterator<Item = &'e Entry<'a>>) -> Vec<&'a PlaneTaps> {
     let mut slots = Vec::new();
     for taps in entries.into_iter().filter_map(Entry::taps) {
@@ -147,7 +148,8 @@ pub fn slots<'e, 'a: 'e>(entries: impl IntoIterator<Item = &'e Entry<'a>>) -> Ve
     slots
 }
 
-/// The taps of each filter slot, along rows and down columns. Packed 4:2:2 has one plane, and the second slot for its chroma.
+/// The taps of each filter slot, along rows and down columns. For packed 4:2:2, which has a single plane, the second slot has the
+/// taps of the chroma.
 pub(super) fn slot_taps<'a>(batch: &[Entry<'a>]) -> Vec<[&'a Taps; 2]> {
     let slots = slots(batch);
     let luma = slots.iter().map(|taps| [&taps.rows, &taps.columns]);
@@ -155,7 +157,7 @@ pub(super) fn slot_taps<'a>(batch: &[Entry<'a>]) -> Vec<[&'a Taps; 2]> {
     luma.chain(chroma.map(|taps| [&taps.chroma_rows, &taps.columns])).collect()
 }
 
-/// The filter slot of an entry of a batch; 0 if it has no taps.
+/// The index of the filter slot of an entry in its batch; 0 if the entry has no taps.
 pub(super) fn slot_of(batch: &[Entry], entry: &Entry) -> u32 {
     slots(batch).iter().position(|taps| Some(*taps) == entry.taps()).unwrap_or(0) as u32
 }
@@ -180,7 +182,7 @@ mod tests {
     }
 
     fn blur_of(size: u32, layout: PlaneLayout) -> Operation {
-        // With a smaller sigma the farthest taps of the largest sizes are 0.
+        // With a smaller sigma the outermost taps of the largest sizes would be 0.
         let sigma = if size > 600 { 1024.0 } else { f64::from(size) / 6.0 };
         let params = BlurParams::new(sigma, size).unwrap();
         Plan::new(params.into(), &[layout]).operations()[0].clone()
@@ -194,17 +196,17 @@ mod tests {
         Entry { operation, rect, source: plane, destination: plane, kernels, alpha: None, transparent }
     }
 
-    /// For CUDA cores.
+    /// An entry for CUDA cores.
     fn on_cuda_cores(operation: &Operation) -> Entry<'_> {
         entry(operation, EntryKernels::CudaCores)
     }
 
-    /// For either kind of cores.
+    /// An entry for either kind of cores.
     fn on_any(operation: &Operation) -> Entry<'_> {
         entry(operation, EntryKernels::Any)
     }
 
-    /// The launches of the prebuilt kernels for a batch, and the bytes of device memory between them.
+    /// The launches of the prebuilt kernels for a batch, and the device memory between them in bytes.
     fn prebuilt(batch: &[Entry], limits: DeviceLimits) -> (Vec<Launch>, usize) {
         match DirectKernel::prebuilt(batch) {
             Some(kernel) => (vec![kernel.launch(batch, limits)], 0),
@@ -212,7 +214,7 @@ mod tests {
         }
     }
 
-    /// Every pixel family.
+    /// Planes of all pixel families.
     fn layouts() -> Vec<PlaneLayout> {
         let mut layouts: Vec<_> = (1..=4).flat_map(|channels| [layout(channels, 8), layout(channels, 16)]).collect();
         layouts.push(PlaneLayout { sample_layout: SampleLayout::Packed1010102, ..layout(4, 10) });
@@ -222,7 +224,7 @@ mod tests {
         layouts
     }
 
-    /// From Turing on a block may have 64 KiB of shared memory, before it 48 KiB; no radius may need more.
+    /// A block may have 64 KiB of shared memory from Turing on, and 48 KiB on older devices. No radius may need more.
     #[test]
     fn every_radius_fits_into_the_shared_memory_of_old_devices() {
         for size in (1..=801).step_by(8) {
@@ -278,28 +280,28 @@ mod tests {
             {
                 assert_eq!(kernels(layout, size), direct(family, radius), "{layout:?}, {size} taps");
             }
-            // A single tap has more than two bytes.
+            // With one tap, the tap is 65536 and does not fit into two bytes. 65 taps exceed the largest radius.
             for size in [1, 65] {
                 let (kernels, between) = kernels(layout, size);
                 assert_eq!((kernels, between > 0), (vec![Kernel::ROWS, Kernel::COLUMNS], true));
             }
         }
-        // A plane that leaves most of a device idle has the shortest segments.
+        // A plane that leaves most of the device idle gets the shortest segments.
         let small = PlaneLayout::new(160, 90, 4, 8);
         let blur_of_small = blur_of(7, small);
         let (launches, _) = prebuilt(&[on_any(&blur_of_small)], H200);
         let Args::Tensor(args) = launches[0].args else { unreachable!() };
         assert_eq!(args.planes[0].segment_rows, 16);
-        // A plane without such a kernel does not take others off the tensor cores.
+        // A plane without such a kernel does not force other planes off the tensor cores.
         let (some, none) = (blur_of(7, layout(1, 8)), blur_of(1, layout(1, 8)));
         assert_eq!(blur_batches([&some, &none, &some].map(on_any)).iter().map(Vec::len).collect::<Vec<_>>(), [1, 1, 1]);
-        // The small planes of RGB and packed 4:2:2 of more than 8 bits have no such kernel.
+        // Packed 4:2:2 of more than 8 bits and three channels of 16 bits, as in the small planes of RGB, have no such kernel.
         let deep = PlaneLayout { sample_layout: SampleLayout::Yuv422 { luma: 0 }, ..layout(4, 10) };
         assert_eq!(kernels(deep, 15).0, [Kernel::ROWS, Kernel::COLUMNS]);
         assert_eq!(kernels(layout(3, 16), 15).0, [Kernel::ROWS, Kernel::COLUMNS]);
     }
 
-    /// The radii that gain from a compiled kernel, on devices of 64, 99 and 227 KiB of shared memory, and their windows.
+    /// The radii for which a compiled kernel is faster, and its windows, on devices with 64, 99 and 227 KiB of shared memory.
     #[test]
     fn tensor_core_kernels_are_compiled_where_they_gain() {
         let yuv422 = PlaneLayout { sample_layout: SampleLayout::Yuv422 { luma: 0 }, ..layout(4, 8) };
@@ -351,10 +353,10 @@ mod tests {
         };
         assert_eq!(counts(&[&far, &far_two]), [(1, true), (1, true)]);
         assert_eq!(counts(&[&far, &far]), [(2, true)]);
-        // Kernels that cannot be compiled for both, or for any, do not keep planes apart.
+        // Kernels that cannot be compiled for both planes, or for any plane, do not keep planes apart.
         assert_eq!(counts(&[&farther, &far, &far]), [(1, false), (2, true)]);
         assert_eq!(counts(&[&farthest, &farther_two]), [(2, false)]);
-        // The prebuilt kernel takes both in one launch.
+        // The prebuilt kernel takes both planes in one launch.
         assert_eq!(counts(&[&near, &near_two]), [(2, false)]);
         assert_eq!(counts(&[&near, &near]), [(2, true)]);
     }
@@ -384,11 +386,11 @@ mod tests {
         };
         assert_eq!(of(&[&luma, &chroma]), [2]);
         assert_eq!(of(&[&luma, &planar, &planar, &luma]), [4]);
-        // A third pair of radii, other samples, a ninth plane.
+        // These cannot share a launch: a third pair of taps, another kind of samples, a ninth plane.
         assert_eq!(of(&[&luma, &planar, &none]), [2, 1]);
         assert_eq!(of(&[&luma, &deep]), [1, 1]);
         assert_eq!(of(&[&luma; 9]), [8, 1]);
-        // Planes with the same taps share a slot, whatever their channels.
+        // Planes with the same taps share a slot, even with different numbers of channels.
         let both = blur_batches([&luma, &wide_pair, &planar].map(on_cuda_cores));
         assert_eq!((both.len(), slots(&both[0]).len()), (1, 2));
     }

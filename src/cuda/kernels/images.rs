@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
-//! The prebuilt images: which part a kernel is in, which images suit a device, and unpacking them. `scripts/build-kernels`
-//! makes them from the list `kernels/parts.txt`, which the build script translates.
+//! The prebuilt images: which part contains a kernel, which images suit a device, and how they are unpacked.
+//! `scripts/build-kernels` makes the images from the list `kernels/parts.txt`, which the build script translates.
 
 use std::io::{self, Read};
 
@@ -11,7 +11,8 @@ use crate::filter::wide::Factor;
 
 include!(concat!(env!("OUT_DIR"), "/kernel_parts.rs"));
 
-/// A kernel: its index in the list `kernels/parts.txt`. The build script makes a constant of each: `ROWS` is `blur_rows`.
+/// A kernel: its index in the list `kernels/parts.txt`. The build script makes a constant for each kernel, such as `ROWS` for
+/// `blur_rows`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Kernel(usize);
 
@@ -22,7 +23,7 @@ impl std::fmt::Debug for Kernel {
 }
 
 impl Kernel {
-    /// The kernel whose entry point consists of these pieces.
+    /// Returns the kernel whose entry point is the concatenation of these pieces.
     fn named(pieces: [&str; 4]) -> Self {
         let is_named = |(name, ..): &(&str, Part, bool)| {
             pieces.iter().try_fold(*name, |rest, piece| rest.strip_prefix(piece)) == Some("")
@@ -30,13 +31,13 @@ impl Kernel {
         Self(KERNELS.iter().position(is_named).expect("kernels/parts.txt has the kernels of all families"))
     }
 
-    /// The kernel for tensor cores that blurs pixels of a family in the direct form, for radii with this name.
+    /// The tensor-core kernel of the direct form for a family of pixels, and for radii up to the one that `radius` names.
     pub fn tensor_direct(family: PixelFamily, radius: &str) -> Self {
         Self::named(["blur_tensor_direct_", family.name(), "_", radius])
     }
 
-    /// The kernel for tensor cores that decimates pixels of a family or interpolates to them, by `step`: planes of one and two
-    /// channels share kernels and launches, as do luma and chroma of packed 4:2:2; the others have a kernel for each factor.
+    /// The tensor-core kernel that decimates pixels of a family or interpolates to them; `step` says which. Planes of one and two
+    /// channels share kernels and launches, as do luma and chroma of packed 4:2:2. Other families have a kernel for each factor.
     pub fn tensor_level(step: &str, family: PixelFamily, factor: Factor) -> Self {
         let factor = match (family, factor) {
             (PixelFamily::U8C12 | PixelFamily::U16C12 | PixelFamily::Yuv422, _) => "",
@@ -46,14 +47,14 @@ impl Kernel {
         Self::named(["blur_", step, family.name(), factor])
     }
 
-    /// The kernels of images with this set.
+    /// All kernels of images with this set.
     pub fn prebuilt(kernel_set: KernelSet) -> impl Iterator<Item = Self> {
         (0..KERNELS.len())
             .map(Self)
             .filter(move |kernel| kernel_set == KernelSet::TensorCores || !kernel.needs_tensor_cores())
     }
 
-    /// Whether only images with tensor-core kernels have it.
+    /// Whether only images with tensor-core kernels have this kernel.
     pub fn needs_tensor_cores(self) -> bool {
         KERNELS[self.0].2
     }
@@ -63,12 +64,12 @@ impl Kernel {
         KERNELS[self.0].0
     }
 
-    /// The part of the prebuilt kernels that it is in.
+    /// The part of the images that contains the kernel.
     pub fn part(self) -> Part {
         KERNELS[self.0].1
     }
 
-    /// Threads of a block.
+    /// The number of threads of a block.
     pub(super) fn threads(self) -> u32 {
         let is_tensor = |step: &str| self.entry_point().starts_with(step);
         match self {
@@ -88,19 +89,19 @@ impl Kernel {
     }
 }
 
-/// Architectures whose images share files.
+/// A group of architectures whose images are in the same files.
 struct Group {
-    /// Whether it is that of the PTX, which the driver compiles.
+    /// Whether the images are PTX, which the driver compiles.
     is_portable: bool,
-    /// In the order of their capabilities.
+    /// The architectures, in the order of their compute capabilities.
     images: &'static [ImageName],
-    /// By part; `None` for a part that no image of the group has.
+    /// The file of each part; `None` for a part that no image of the group has.
     files: [Option<&'static [u8]>; Part::ALL.len()],
 }
 
-/// One architecture of a group.
+/// An architecture of a group.
 struct ImageName {
-    /// The compute capability that it was built for.
+    /// The compute capability that the image was built for.
     capability: (i32, i32),
     /// `general-` and the architecture, or `ptx`.
     name: &'static str,
@@ -113,31 +114,31 @@ pub struct ImageSet {
     image: &'static ImageName,
 }
 
-/// Whether kernels that were compiled for this capability wait for the one ahead of them where they may start before it has
-/// finished.
+/// Whether kernels that were compiled for this capability support programmatic dependent launch: they may start before the
+/// previous kernel has finished, but wait for it before they access memory.
 pub fn waits_for_previous(capability: (i32, i32)) -> bool {
     capability >= (9, 0)
 }
 
-/// Devices of NVIDIA's systems on a chip (Xavier, Orin, Thor by its names in CUDA 12 and 13). They load no machine code for
-/// any other device, and no other device loads theirs.
+/// The compute capabilities of NVIDIA's systems on a chip: Xavier, Orin, and Thor by its names in CUDA 12 and 13. These devices
+/// load no machine code for other devices, and no other device loads theirs.
 const ON_A_CHIP: [(i32, i32); 4] = [(7, 2), (8, 7), (10, 1), (11, 0)];
 
 impl ImageSet {
-    /// All sets.
+    /// All sets of images.
     fn all() -> impl Iterator<Item = Self> {
         GROUPS.iter().flat_map(|group| group.images.iter().map(move |image| Self { group, image }))
     }
 
-    /// The PTX for a device, which is that for the nearest capability that is not higher.
+    /// The PTX for a device: that for the highest capability that does not exceed the device's.
     pub fn portable_for(capability: (i32, i32)) -> Self {
         let is_right = |set: &Self| set.is_portable() && set.image.capability <= capability.max(CAPABILITY_NEEDED);
         let fitting = Self::all().filter(is_right).max_by_key(|set| set.image.capability);
         fitting.expect("there is PTX for the oldest devices")
     }
 
-    /// The fastest set for a device: machine code runs on devices of its own major compute capability with the same or a
-    /// higher minor one, except for systems on a chip.
+    /// The fastest images for a device. Machine code runs on devices with the same major compute capability and with the same or
+    /// a higher minor one, except on systems on a chip.
     pub fn best_for(capability: (i32, i32)) -> Self {
         let fits = |set: &Self| {
             let built = set.image.capability;
@@ -150,7 +151,7 @@ impl ImageSet {
         cubins.max_by_key(|set| set.image.capability).unwrap_or_else(|| Self::portable_for(capability))
     }
 
-    /// Whether it is the portable PTX.
+    /// Whether the images are the portable PTX.
     pub fn is_portable(&self) -> bool {
         self.group.is_portable
     }
@@ -160,13 +161,13 @@ impl ImageSet {
         self.image.name
     }
 
-    /// Which kernels its images have.
+    /// The kernels that these images have.
     pub fn kernel_set(&self) -> KernelSet {
         if self.image.capability < TENSOR_CORES { KernelSet::CudaCores } else { KernelSet::TensorCores }
     }
 
-    /// Whether kernels wait for the one ahead of them where they may start before it has finished: if they were compiled for
-    /// sm_90 or later. That of the portable PTX is its own target, not the device's.
+    /// Whether kernels of these images support programmatic dependent launch, because they were compiled for sm_90 or later. For
+    /// the portable PTX the target of the PTX counts, not the device.
     pub fn can_overlap(&self) -> bool {
         waits_for_previous(self.image.capability)
     }
@@ -176,17 +177,17 @@ impl ImageSet {
         Kernel::prebuilt(self.kernel_set()).filter(move |kernel| kernel.part() == part)
     }
 
-    /// The image of a part: a CUBIN, or PTX. `None` if the set has no such part, or its file is damaged.
+    /// Unpacks the image of a part: a CUBIN, or PTX. Returns `None` if the set has no such part, or its file is damaged.
     pub fn unpack(&self, part: Part) -> Option<Vec<u8>> {
         let image = unpack(self.group.files[part as usize]?, self.image.capability).ok()?;
         if self.is_portable() { ptx::with_names(&image) } else { Some(image) }
     }
 }
 
-/// Unpacks the image for a compute capability. What is behind it in the file is not copied.
+/// Unpacks the image for a compute capability. The rest of the file is not copied.
 ///
-/// A file begins with an index: for each image its compute capability (major * 10 + minor) and its length, as 32-bit
-/// little-endian numbers; two zeros end it. The images follow.
+/// A file begins with an index, which has the compute capability (major * 10 + minor) and the length of each image, as 32-bit
+/// little-endian numbers. Two zeros end the index. The images follow.
 fn unpack(file: &[u8], (major, minor): (i32, i32)) -> io::Result<Vec<u8>> {
     let mut decoder = ruzstd::decoding::StreamingDecoder::new(file).map_err(io::Error::other)?;
     let wanted = (major * 10 + minor).unsigned_abs();
@@ -242,13 +243,13 @@ mod tests {
             ((7, 5), "general-sm_75"),
             ((8, 0), "general-sm_80"),
             ((8, 6), "general-sm_86"),
-            // Orin's image is Orin's only.
+            // Only Orin loads Orin's image.
             ((8, 7), "general-sm_87"),
             ((8, 8), "general-sm_86"),
             ((8, 9), "general-sm_89"),
             ((9, 0), "general-sm_90"),
             ((10, 0), "general-sm_100"),
-            // Thor, by a driver for CUDA 12.
+            // Thor, as a driver for CUDA 12 names it.
             ((10, 1), "general-ptx"),
             ((10, 3), "general-sm_100"),
             ((11, 0), "general-sm_110"),
@@ -288,7 +289,7 @@ mod tests {
         }
     }
 
-    /// A kernel of every family can be named.
+    /// All families have kernels with the names that the code makes.
     #[test]
     fn kernels_have_names() {
         for family in PixelFamily::ALL {
@@ -306,8 +307,8 @@ mod tests {
         );
     }
 
-    /// CUBINs are ELF files for the architecture of their name, the portable images are PTX, and each contains the kernels of
-    /// its part and no other.
+    /// CUBINs are ELF files for the architecture in their name, and the portable images are PTX. Each image contains exactly the
+    /// kernels of its part.
     #[test]
     fn every_image_holds_the_kernels_of_its_part() {
         let mut images = 0;
@@ -326,7 +327,7 @@ mod tests {
                     let flags = u32::from_le_bytes(std::array::from_fn(|i| image[0x30 + i]));
                     let (major, minor) = set.image.capability;
                     let number = (major * 10 + minor).unsigned_abs();
-                    // CUDA 13 has moved the architecture by a byte.
+                    // CUDA 13 has moved the architecture by one byte.
                     assert!([flags & 0xff, flags >> 8 & 0xff].contains(&number), "{what}: {flags:#x}");
                 }
             }
@@ -335,7 +336,7 @@ mod tests {
         assert!(images >= least, "{images}");
     }
 
-    /// The sorted names of the kernels: of sections in a CUBIN, of entries in PTX.
+    /// The sorted names of the kernels: from section names in a CUBIN, from entries in PTX.
     fn kernels_of(image: &[u8], is_elf: bool) -> Vec<String> {
         let (mark, end) = if is_elf { (".text.", '\0') } else { (".visible .entry ", '(') };
         let text: String = image.iter().map(|byte| char::from(*byte)).collect();

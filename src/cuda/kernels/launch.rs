@@ -6,7 +6,7 @@ use super::images::Kernel;
 use crate::cuda::driver::{Function, LaunchConfig, Stream};
 use crate::cuda::error::CudaError;
 
-/// The most blocks of a launch: the largest grid of the driver.
+/// The largest number of blocks of a launch, which is the driver's limit for a grid.
 pub const MAX_BLOCKS: u64 = i32::MAX as u64;
 
 /// The parameter of a kernel.
@@ -33,21 +33,22 @@ pub struct Launch {
 }
 
 impl Launch {
-    /// With so many blocks, and bytes of shared memory for each.
+    /// A launch of this many blocks, each with this much shared memory.
     pub(super) fn new(kernel: Kernel, blocks: u32, shared_bytes: u32, args: Args) -> Self {
         Self { kernel, grid: LaunchConfig { blocks, threads: kernel.threads(), shared_bytes }, args }
     }
 
-    /// Enqueues it with the function that was loaded for its kernel.
+    /// Enqueues the launch. `function` has been loaded for its kernel.
     ///
-    /// With `overlap`, a kernel that supports it starts before the one ahead of it on the stream has finished.
+    /// With `overlap`, a kernel that supports it may start before the previous kernel on the stream has finished.
     ///
     /// # Safety
-    /// `function` is the launch's kernel and stays loaded, and the memory that the parameter refers to lives, until the launch
-    /// has finished. With `overlap`, it was compiled for sm_90 or later.
+    /// `function` is the launch's kernel. Until the launch has finished, it stays loaded, and the memory that the parameter
+    /// refers to lives. With `overlap`, `function` was compiled for sm_90 or later.
     pub unsafe fn enqueue(&self, function: Function, stream: &Stream, overlap: bool) -> Result<(), CudaError> {
-        // SAFETY: parameter and grid were made for this kernel; those that may overlap wait for the kernels ahead of them
-        // before they access memory, which those of `Alpha` do not; the rest is the caller's promise.
+        // SAFETY: the parameter and the grid were made for this kernel, and the caller promises that `function` is this kernel.
+        // With `overlap`, all kernels except those of `Alpha` wait for the earlier kernels before they access memory. The caller
+        // promises the lifetimes of the function and of the memory.
         unsafe {
             match &self.args {
                 Args::Alpha(args) => stream.launch(function, self.grid, args, false),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Lowers a plan for planes in device memory: the operations of each stage become launches. Blurs, decimations and interpolations become
-//! entries first, which share launches.
+//! Lowers a plan for planes in device memory: the operations of each stage become launches. Blurs, decimations and interpolations
+//! become entries first, because entries share launches.
 
 use super::abi::{KernelSet, PixelFamily, TENSOR_RADIUS_MAX};
 use super::alpha;
@@ -31,35 +31,35 @@ use crate::filter::regions::Rect;
 /// The planes of a frame in device memory.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DevicePlanes {
-    /// Read.
+    /// The planes that are read.
     pub sources: Vec<DevicePlane>,
-    /// Written.
+    /// The planes that are written.
     pub destinations: Vec<DevicePlane>,
 }
 
 impl DevicePlanes {
-    /// So many planes without memory, for what does not depend on it.
+    /// This many planes without memory, for results that do not depend on addresses.
     pub fn nowhere(count: usize) -> Self {
         let planes = vec![DevicePlane::default(); count];
         Self { sources: planes.clone(), destinations: planes }
     }
 }
 
-/// Rows to copy from one plane to another.
+/// A copy of rows from one plane to another.
 #[derive(Debug, Clone, Copy)]
 pub struct PlaneCopy {
-    /// The first row that is read.
+    /// The source, from the first row that is read.
     pub source: DevicePlane,
-    /// The first row that is written.
+    /// The destination, from the first row that is written.
     pub destination: DevicePlane,
-    /// Bytes in a row.
+    /// The number of bytes in a row.
     pub row_bytes: usize,
-    /// Number of rows.
+    /// The number of rows.
     pub rows: usize,
 }
 
-/// A copy by the driver, or a launch with its function: first how that is called, then the function itself. Launches are boxed,
-/// because they have kilobytes.
+/// A copy by the driver, or a launch with its function. `F` is at first the choice of the function, and later the function
+/// itself. Launches are boxed, because each has several kilobytes.
 #[derive(Debug)]
 #[expect(missing_docs, reason = "the lines above name them")]
 pub enum Step<F> {
@@ -67,20 +67,20 @@ pub enum Step<F> {
     Launch(F, Box<Launch>),
 }
 
-/// The launches of a plan for a frame, for a band of it or for a cover, to execute in order on one stream. Each has the kernel that
-/// NVRTC compiles for it, or `None` for the prebuilt one.
+/// The launches of a plan for a frame, for a band of it or for a cover. They are executed in order on one stream. Each has the
+/// kernel that NVRTC compiles for it, or `None` for the prebuilt one.
 #[derive(Debug, Default)]
 pub struct Lowered {
-    /// All but those that write a frame of which parts are covered.
+    /// All steps except those that write the frame of a cover.
     pub reads: Vec<Step<Option<DirectKernel>>>,
-    /// Those.
+    /// The steps that write the frame of a cover.
     pub writes: Vec<Step<Option<DirectKernel>>>,
-    /// Device memory between launches, in bytes, behind the temporaries.
+    /// The device memory that is needed between launches, in bytes. It follows the temporaries.
     pub intermediate_bytes: usize,
 }
 
 impl Lowered {
-    /// The names of all kernels. Some may be several times among them.
+    /// The kernels of all launches. A kernel can occur several times.
     pub fn kernels(&self) -> impl Iterator<Item = Kernel> {
         self.reads.iter().chain(&self.writes).filter_map(|step| match step {
             Step::Launch(_, launch) => Some(launch.kernel),
@@ -89,23 +89,22 @@ impl Lowered {
     }
 }
 
-/// Lowers a plan, for planes at any address.
+/// Lowers a plan for planes at given addresses.
 pub struct Lowering<'a> {
     plan: &'a Plan,
     soft: Option<&'a Softness>,
     kernel_set: KernelSet,
     memory: TemporaryMemory,
-    /// What stands for a temporary.
+    /// For each temporary, the view of the frame that is used in its place, if there is one.
     in_frame: Vec<Option<InFrame>>,
-    /// Which temporaries the tensor-core kernels process.
+    /// For each temporary, whether the tensor-core kernels of the wide form process it.
     tensor: Vec<bool>,
-    /// The grids of the mixes.
+    /// For soft covers, the grids of the fields that are mixed.
     grids: Vec<CellGrid>,
 }
 
 impl<'a> Lowering<'a> {
-    /// Of a job, of which all parts are lowered, or some of their rows. `soft` is how much of a cover shows; the values of its
-    /// weights do not count.
+    /// Prepares the lowering of a job. `soft` has the weights of a soft cover; the result does not depend on their values.
     pub fn new(job: &'a Job, soft: Option<&'a Softness>, kernel_set: KernelSet) -> Self {
         let plan = &*job.plan;
         let count = plan.temporaries().len();
@@ -121,15 +120,16 @@ impl<'a> Lowering<'a> {
         Self { plan, soft, kernel_set, memory, in_frame, tensor, grids }
     }
 
-    /// Device memory for the temporaries, in bytes.
+    /// The device memory for the temporaries, in bytes.
     pub fn bytes(&self) -> usize {
         self.memory.bytes
     }
 
-    /// Lowers parts for these planes, with the temporaries from address `workspace` on, which is aligned to
-    /// [`WORKSPACE_ALIGNMENT`](super::abi::WORKSPACE_ALIGNMENT); the nodes of the weights are at its beginning, those of the
-    /// cover first. Rectangles consist of whole [tiles](super::tiles::TILES). `choose` says which kernel for tensor cores
-    /// blurs a batch in the direct form; without one, rows and columns are blurred one after the other.
+    /// Lowers these parts of the job, which can be all of it or some rows, for these planes. The temporaries are at address
+    /// `workspace`, which is aligned to [`WORKSPACE_ALIGNMENT`](super::abi::WORKSPACE_ALIGNMENT). The workspace begins with the
+    /// nodes of the weights; those of the cover come first. All rectangles consist of whole [tiles](super::tiles::TILES).
+    /// `choose` returns the tensor-core kernel that blurs a batch in the direct form, or `None` if CUDA cores blur its rows and
+    /// then its columns.
     pub fn lower(
         &self,
         parts: &Parts,
@@ -158,7 +158,7 @@ impl<'a> Lowering<'a> {
         lowered
     }
 
-    /// The Gaussian of a cover that an operation is of, from 1 on; 0 for operations of none or of several.
+    /// The number of the Gaussian of a cover that an operation belongs to, from 1 on. 0 if it belongs to none or to several.
     fn turn(&self, operation: &Operation) -> usize {
         let is_of = |view: View| match view.buffer {
             Buffer::Temporary(index) => self.plan.turns().iter().position(|turn| turn.contains(&index)),
@@ -171,14 +171,14 @@ impl<'a> Lowering<'a> {
 /// An operation, and the rectangles of its output that are computed.
 type PartOf<'a, 'p> = (&'a Operation, &'p [Rect]);
 
-/// Whether an operation covers a frame.
+/// Whether an operation writes a cover to the frame.
 fn writes_frame(operation: &Operation) -> bool {
     let View { buffer, .. } = operation.output();
     matches!((operation, buffer), (Operation::Write { .. }, Buffer::Destination(_)))
 }
 
-/// A view of the frame that stands for a temporary with premultiplied colour: kernels for tensor cores multiply when they load
-/// pixels of bytes, and divide when they store them.
+/// A view of the frame that is used in place of a temporary with premultiplied colour. Tensor-core kernels for pixels of four
+/// bytes premultiply when they load pixels, and unpremultiply when they store them.
 #[derive(Debug, Clone, Copy)]
 struct InFrame {
     view: View,
@@ -186,11 +186,11 @@ struct InFrame {
     alpha: u8,
 }
 
-/// The temporaries that views of the frame stand for, and those that the kernels of the wide form process on tensor cores: all
-/// operations on them, and on all others that these operations use.
+/// Returns the views of the frame that are used in place of temporaries, and the temporaries that the tensor-core kernels of the
+/// wide form process. These kernels process all operations on such a temporary, and all other temporaries of these operations.
 fn on_tensor_cores(plan: &Plan) -> (Vec<Option<InFrame>>, Vec<bool>) {
     let mut in_frame = temporaries_in_frame(plan);
-    // The planes of a cover are stored as those of a frame.
+    // The planes of a cover are stored like planes of a frame.
     let is_plane: Vec<bool> = plane_uses(plan).iter().map(Option::is_some).collect();
     let mut tensor: Vec<bool> =
         in_frame.iter().zip(&is_plane).map(|(of, is_plane)| of.is_none() && !is_plane).collect();
@@ -211,7 +211,7 @@ fn on_tensor_cores(plan: &Plan) -> (Vec<Option<InFrame>>, Vec<bool>) {
             break;
         }
     }
-    // Other kernels need what is premultiplied as a plane.
+    // If other kernels process an operation, they need the premultiplied colour in a temporary.
     for operation in plan.operations() {
         let is_possible = |small: &View| matches!(small.buffer, Buffer::Temporary(index) if tensor[index]);
         let (views, is_possible) = match operation {
@@ -232,7 +232,8 @@ fn on_tensor_cores(plan: &Plan) -> (Vec<Option<InFrame>>, Vec<bool>) {
     (in_frame, tensor)
 }
 
-/// The temporaries that views of the frame can stand for: of pixels of four bytes with alpha, all of which are blurred.
+/// The views of the frame that can be used in place of temporaries: pixels of four bytes with alpha. There are none if a channel
+/// keeps its value.
 fn temporaries_in_frame(plan: &Plan) -> Vec<Option<InFrame>> {
     let mut in_frame = vec![None; plan.temporaries().len()];
     for operation in plan.operations() {
@@ -258,7 +259,7 @@ fn temporaries_in_frame(plan: &Plan) -> Vec<Option<InFrame>> {
 struct Buffers<'a, 'p> {
     lowering: &'p Lowering<'a>,
     planes: &'p DevicePlanes,
-    /// The address of the temporaries.
+    /// The address of the workspace.
     workspace: u64,
 }
 
@@ -268,7 +269,7 @@ fn prebuilt(launch: Launch) -> Step<Option<DirectKernel>> {
 }
 
 impl<'a> Buffers<'a, '_> {
-    /// What is read or written of a view, and the channel that its colour is multiplied by.
+    /// The view that is read or written in place of `view`, and the channel that its colour is multiplied by.
     fn stored(&self, view: &View) -> (View, Option<u8>) {
         match view.buffer {
             Buffer::Temporary(index) => {
@@ -278,12 +279,12 @@ impl<'a> Buffers<'a, '_> {
         }
     }
 
-    /// A plane at an offset in the workspace.
+    /// The plane at an offset in the workspace.
     fn within(&self, plane: &DevicePlane) -> DevicePlane {
         DevicePlane { address: self.workspace.wrapping_add(plane.address), ..*plane }
     }
 
-    /// The rows of a view as a plane.
+    /// The rows of a view, as a plane.
     fn plane(&self, view: &View) -> DevicePlane {
         let plane = match view.buffer {
             Buffer::Source(index) => self.planes.sources[index],
@@ -293,7 +294,7 @@ impl<'a> Buffers<'a, '_> {
         view.field.rows_of(&plane)
     }
 
-    /// The nodes of weights.
+    /// The nodes of these weights, in the workspace.
     fn nodes(&self, of: WeightsOf) -> Nodes {
         let soft = self.lowering.soft.expect("a plan with weights is lowered with them");
         match of {
@@ -305,7 +306,7 @@ impl<'a> Buffers<'a, '_> {
         }
     }
 
-    /// Adds the copies of a stage.
+    /// Adds the copies of a stage to `steps`.
     fn copies(&self, stage: &[PartOf], steps: &mut Vec<Step<Option<DirectKernel>>>) {
         for (operation, rects) in stage {
             let Operation::Copy { source, destination } = operation else { continue };
@@ -322,7 +323,8 @@ impl<'a> Buffers<'a, '_> {
         }
     }
 
-    /// The launches of a stage that compute pixels from pixels, and the bytes of device memory between them.
+    /// The launches for the blurs, decimations, interpolations and operations on alpha of a stage, and the device memory between
+    /// them in bytes.
     fn pixels(
         &self,
         stage: &[PartOf<'a, '_>],
@@ -343,7 +345,7 @@ impl<'a> Buffers<'a, '_> {
                         _ => levels.push(entry),
                     }
                 }
-                // Done by the kernels that read the one, and that write the other.
+                // The kernels that read or write the frame do this themselves.
                 Operation::Premultiply { premultiplied, .. } | Operation::Unpremultiply { premultiplied, .. }
                     if self.stored(premultiplied).1.is_some() => {}
                 Operation::Premultiply { .. } | Operation::Unpremultiply { .. } | Operation::RestoreChannels { .. } => {
@@ -355,9 +357,10 @@ impl<'a> Buffers<'a, '_> {
                 | Operation::Write { .. } => {}
             }
         }
-        // Before the levels: chroma of packed 4:2:2 overwrites luma here, which may have its levels on CUDA cores in fields.
+        // These launches come before those of the levels: they write 0 into the luma of packed 4:2:2 together with the chroma,
+        // and in fields the luma may be written by levels on CUDA cores.
         steps.extend(tensor_wide::batches(wide).iter().map(|batch| prebuilt(tensor_wide::launch(batch, limits))));
-        // Batches use the memory between launches in turn, so the largest counts.
+        // Batches use the memory between launches one after the other, so the largest size counts.
         let (mut bytes, intermediate) = (0, self.workspace + self.lowering.bytes() as u64);
         for batch in axis::level_batches(levels) {
             bytes = bytes.max(axis::level_bytes(&batch));
@@ -397,7 +400,7 @@ impl<'a> Buffers<'a, '_> {
         Entry { operation, rect, source, destination, kernels, alpha: of_source.or(of_output), transparent }
     }
 
-    /// The launches of a stage that compute or write what covers a frame.
+    /// The launches of a stage for cells, estimates and writes of a cover.
     fn covers(&self, stage: &[PartOf<'a, '_>]) -> Vec<Step<Option<DirectKernel>>> {
         let (mut sums, mut writes, mut soft) = (Vec::new(), Writes::default(), Vec::new());
         for (operation, rects) in stage {
@@ -427,7 +430,7 @@ impl<'a> Buffers<'a, '_> {
         sums.into_iter().chain(writes.launches()).chain(soft::launches(&soft)).map(prebuilt).collect()
     }
 
-    /// What mixes a cover into rectangles of a view.
+    /// The mixes of a cover with rectangles of a view.
     fn mix(
         &self,
         layers: &[Layer],
@@ -455,7 +458,7 @@ impl<'a> Buffers<'a, '_> {
         grids.flat_map(|grid| soft::mix(grid, nodes, &planes, 0, rects, mask)).collect()
     }
 
-    /// What is mixed into a view.
+    /// The plane that is mixed into a view. It has no memory if estimates are mixed in.
     fn mixed_in(&self, destination: &View, layers: &[Layer]) -> DevicePlane {
         match layers {
             [Layer { samples: CoverSamples::Plane(view), .. }] => self.plane(view),
@@ -467,7 +470,7 @@ impl<'a> Buffers<'a, '_> {
         }
     }
 
-    /// The launches that put the layers of soft covers over each other, unless one plane is all there is.
+    /// The launches that compose the layers of soft covers in one plane. A cover that is a single plane needs none.
     fn composed(&self, stage: &[PartOf<'a, '_>]) -> Vec<Step<Option<DirectKernel>>> {
         let mut writes = Writes::default();
         for (operation, _) in stage.iter().filter(|(operation, _)| is_composed(operation)) {
@@ -479,7 +482,7 @@ impl<'a> Buffers<'a, '_> {
         writes.launches().map(prebuilt).collect()
     }
 
-    /// Writes layers over each other, into rows like those of a view.
+    /// Adds the writes of all layers. `rows` is the memory that is written; its rows correspond to the rows of `view`.
     fn write(
         &self,
         layers: &[Layer],
@@ -488,7 +491,8 @@ impl<'a> Buffers<'a, '_> {
         rows: &DevicePlane,
         writes: &mut Writes<'a>,
     ) {
-        // Rectangles are told apart by their bytes in the plane, of which these are every `step`th row from its first one on.
+        // Overlaps are found by the bytes of rectangles in the whole plane. The rows of a view are every `step`th row of the
+        // plane, from the view's first row on.
         let (plane, field) = (plane_of(view), view.field);
         let whole = |rows: &DevicePlane| DevicePlane {
             address: rows.address.wrapping_sub((rows.pitch / field.step * field.first_row + field.first_byte()) as u64),
@@ -517,7 +521,7 @@ impl<'a> Buffers<'a, '_> {
     }
 }
 
-/// Layers that are written over each other: where they overlap, the one of the largest rank counts.
+/// Writes of layers. Where layers overlap, the one with the largest rank is visible.
 #[derive(Default)]
 struct Writes<'a> {
     colours: Vec<(usize, MosaicCells<'a>)>,

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MPL-2.0
-//! From operations to launches, without calling the driver. [`lower`] makes launches of a plan's operations, with the memory of the plan
-//! ([`temporaries`]). What computes pixels becomes an [`entry`] first, because entries of several planes share launches. The
-//! [selector](super::selector) chooses the kernels that blur them. The parameter, the grid and the shared memory of a launch are made by [`axis`] for CUDA
-//! cores, [`tensor_direct`] and [`tensor_wide`] for tensor cores, `alpha` for premultiplied colour, [`bytes`] and [`mosaic`] for
-//! what covers, and [`soft`] for what is mixed by weights. [`abi`] is what the kernels take, [`tiles`] the rectangles that they compute.
+//! Turns operations into launches, without calls of the driver. [`lower`] makes the launches for the operations of a plan, with
+//! the memory of the plan ([`temporaries`]). Blurs, decimations and interpolations become [entries](entry) first, because entries
+//! of several planes share launches. The [selector](super::selector) chooses the kernels that blur them. The parameter, the grid
+//! and the shared memory of a launch are made by [`axis`] for CUDA cores, by [`tensor_direct`] and [`tensor_wide`] for tensor
+//! cores, by `alpha` for premultiplied colour, by [`bytes`] and [`mosaic`] for covers, and by [`soft`] for soft covers. [`abi`]
+//! has the arguments of the kernels, and [`tiles`] the rectangles that they compute.
 //!
-//! [`images`] has the prebuilt images, [`ptx`] their text, and [`prebuilt`] loads them. [`possible`] lists the kernels that frames can
-//! need.
+//! [`images`] has the prebuilt images, [`ptx`] decodes the portable ones, and [`prebuilt`] loads them. [`possible`] lists the
+//! kernels that frames of a format can need.
 
 pub mod abi;
 mod alpha;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! The launches of the cells of a mosaic.
+//! The launches that compute and write the cells of a mosaic.
 
 use super::abi::*;
 use super::images::Kernel;
@@ -8,37 +8,38 @@ use crate::filter::inpainting::CellPyramid;
 use crate::filter::mosaic::CellGrid;
 use crate::filter::plane::DevicePlane;
 
-/// Samples of all channels that a block adds up: 16 for each lane of its warp. With more, each block takes longer; with
-/// fewer, there are more blocks.
+/// The number of samples of all channels that a block adds up: 16 for each lane of its warp. With more samples, each block takes
+/// longer; with fewer, there are more blocks.
 const PART_SAMPLES: u64 = 512;
-/// Each block that colours a part first adds up the sums of all parts, which takes longer if there are more of them.
+/// The largest number of parts of a cell. Each block that writes a part first adds up the sums of all parts, which takes longer
+/// if there are more of them.
 const MAX_PARTS: u64 = 64;
-/// The parts that the samples of each cell of a grid are divided into.
+/// The number of parts into which the samples of each cell of a grid are divided.
 fn parts(grid: &CellGrid) -> u64 {
-    // One more than a side has, because it need not begin with a cell.
+    // A cell can touch one sample more than its side has, because its edges need not lie between samples.
     let samples = |axis: usize| u64::from(((grid.side >> grid.unit_log2[axis]) + 1).min(grid.count[axis]));
-    // The lanes that the channels of a sample take.
+    // The number of lanes that the channels of a pixel take.
     let lanes = grid.channels.len().next_power_of_two() as u64;
     (samples(0) * samples(1) * lanes).div_ceil(PART_SAMPLES).min(MAX_PARTS)
 }
 
-/// Blocks of a grid in either launch.
+/// The number of blocks for a grid, in the launch of the sums and in that of the writes.
 fn blocks(grid: &CellGrid) -> u64 {
     u64::from(grid.cells[0]) * u64::from(grid.cells[1]) * parts(grid)
 }
 
-/// Bytes of the sums of a grid.
+/// The size of the sums of a grid, in bytes.
 fn sum_bytes(grid: &CellGrid) -> usize {
     blocks(grid) as usize * grid.channels.len() * size_of::<u64>()
 }
 
-/// Device memory for the sums of all cells, in bytes.
+/// The device memory for the sums of all cells, in bytes.
 pub fn bytes(grids: &[CellPyramid]) -> usize {
     grids.iter().map(|pyramid| sum_bytes(&pyramid.grid)).sum()
 }
 
-/// Cells, with their sums from this address on, aligned to 8 bytes. `rows` are those of their field, of the plane that is read,
-/// or of that which is written.
+/// Places the sums of these grids in memory from address `sums` on, which is aligned to 8 bytes. `rows` is the memory of the
+/// field that is read, or of the field that is written.
 pub fn cells<'a>(grids: &'a [CellPyramid], mut sums: u64, rows: &DevicePlane) -> Vec<MosaicCells<'a>> {
     let cells = |CellPyramid { grid, .. }: &'a CellPyramid| {
         let layout = &grid.field.layout;
@@ -68,7 +69,7 @@ pub fn cells<'a>(grids: &'a [CellPyramid], mut sums: u64, rows: &DevicePlane) ->
     grids.iter().map(cells).collect()
 }
 
-/// The cells of a grid of a mosaic, in memory.
+/// The cells of a grid of a mosaic, with the addresses of their sums and of a plane.
 #[derive(Debug, Clone, Copy)]
 pub struct MosaicCells<'a> {
     grid: &'a CellGrid,
@@ -76,13 +77,13 @@ pub struct MosaicCells<'a> {
     args: MosaicGrid,
 }
 
-/// The launches that add up the samples of cells, or colour them. The blocks of a launch have no order, so grids that overlap
-/// are written by different ones.
+/// The launches that add up the samples of cells (`MOSAIC_SUMS`) or write their colours (`MOSAIC_WRITE`). The blocks of a launch
+/// have no order, so grids that overlap are written by different launches.
 pub fn launches(kernel: Kernel, grids: &[MosaicCells]) -> Vec<Launch> {
     let mut launches = Vec::new();
     let mut rest = grids;
     while let Some(first) = rest.first() {
-        // Unused entries begin beyond every block.
+        // Unused entries begin behind the last block.
         let mut args =
             MosaicArgs { planes: [first.plane; MOSAIC_PLANES as usize], grids: [first.args; MOSAIC_GRIDS as usize] };
         let (mut planes, mut count, mut total) = (0, 0, 0);
@@ -104,7 +105,7 @@ pub fn launches(kernel: Kernel, grids: &[MosaicCells]) -> Vec<Launch> {
     launches
 }
 
-/// Whether both grids write a byte. The channels of a grid, and those of another grid of the same region, keep apart.
+/// Whether both grids write a byte in common. Grids with different channels never do.
 fn overlap(one: &CellGrid, other: &CellGrid) -> bool {
     let shares = |axis: usize| {
         one.covered[axis].start < other.covered[axis].end && other.covered[axis].start < one.covered[axis].end
@@ -167,7 +168,7 @@ mod tests {
         assert_eq!(of_grids(&planes)[..2], [(Kernel::MOSAIC_SUMS, MOSAIC_PLANES as usize), (Kernel::MOSAIC_SUMS, 1)]);
     }
 
-    /// However a cell lies on the samples of a plane, its parts are as many as it needs.
+    /// A cell has enough parts wherever its edges lie between the samples of a plane.
     #[test]
     fn large_cells_have_parts() {
         let layouts = [PlaneLayout::new(4000, 2000, 1, 8)];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! The prebuilt kernels that frames of a format can need, whatever the settings become.
+//! Lists the prebuilt kernels that frames of a format can need with any settings.
 
 use std::sync::Arc;
 
@@ -13,9 +13,9 @@ use crate::filter::parts::Job;
 use crate::filter::plan::{AlphaMode, Options, Plan, Selection};
 use crate::filter::{BlurParams, KERNEL_SIZE_MAX};
 
-/// Sigma and kernel-size of a blur of each kind: the direct form with short and with long taps; the wide form with levels by
-/// two and by four, one or more of them, and with short and long taps for the smallest plane. Subsampled axes and fields
-/// divide sigma by two, so there is one of each kind for them too.
+/// Sigma and kernel-size for one blur of each kind: the direct form with short and with long taps; the wide form with levels by
+/// two and by four, with one level or more, and with short and long taps for the smallest plane. Subsampled axes and fields halve
+/// sigma, so the list has a blur of each kind for them too.
 const BLURS: [(f64, u32); 13] = [
     (1.0, 0),
     (3.4, 0),
@@ -32,7 +32,7 @@ const BLURS: [(f64, u32); 13] = [
     (250.0, 0),
 ];
 
-/// How channels are selected, and what alpha does.
+/// Selections of channels, and modes of alpha.
 const SELECTIONS: [(Selection, AlphaMode); 4] = [
     (Selection::ALL, AlphaMode::Straight),
     (Selection::ALL, AlphaMode::Premultiply),
@@ -40,7 +40,7 @@ const SELECTIONS: [(Selection, AlphaMode); 4] = [
     (Selection { primary: false, chroma: true, alpha: true }, AlphaMode::Straight),
 ];
 
-/// The kernels for frames of these planes, each once: of every blur, and of every cover of regions.
+/// Returns the kernels that blurs and covers of frames of these planes can need, each once.
 pub fn kernels(layouts: &[PlaneLayout], kernel_set: KernelSet) -> Vec<Kernel> {
     let planes = DevicePlanes::nowhere(layouts.len());
     let mut kernels = vec![Kernel::COVER, Kernel::MOSAIC_SUMS, Kernel::MOSAIC_WRITE];
@@ -49,7 +49,7 @@ pub fn kernels(layouts: &[PlaneLayout], kernel_set: KernelSet) -> Vec<Kernel> {
     for (params, (planes_selected, alpha)) in blurs.flat_map(|params| SELECTIONS.map(|selection| (params, selection))) {
         let plan = Plan::new(Options { params, planes: planes_selected, alpha }, layouts);
         let job = Job::frame(Arc::new(plan));
-        // The kernels are the same on every device.
+        // The choice of kernels does not depend on these limits.
         let limits = DeviceLimits { multiprocessors: 1, shared_bytes: 0 };
         let lowering = Lowering::new(&job, None, kernel_set);
         for kernel in lowering.lower(&job.parts, &planes, 0, limits, &mut DirectKernel::prebuilt).kernels() {

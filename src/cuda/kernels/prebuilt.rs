@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! The prebuilt kernels in a context. A part is loaded when a kernel of it is first asked for.
+//! The prebuilt kernels, loaded into a context. A part is loaded when one of its kernels is first requested.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,10 +13,10 @@ use crate::cuda::driver::{Function, Module, Stream};
 use crate::cuda::error::CudaError;
 use crate::process::{Level, log};
 
-/// The images that a device can load its kernels from. All give the same bytes.
+/// The images that kernels can be loaded from. The output is the same with each of them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum Image {
-    /// Machine code for the device's architecture if there is any, else the portable PTX.
+    /// Machine code for the device's architecture if the plugin has it, else the portable PTX.
     #[default]
     Best,
     /// The portable PTX, which the driver compiles.
@@ -24,55 +24,56 @@ pub enum Image {
 }
 
 impl Image {
-    /// The number of variants.
+    /// The number of variants of this enum.
     pub const COUNT: usize = 2;
 }
 
-/// The part that tells whether a device loads the images: a small one.
+/// The part that is loaded first, to find out whether the device accepts the images. It is a small part.
 const PROBE: Part = Part::Alpha;
 
 /// The prebuilt kernels, loaded into one context part by part.
 pub struct PrebuiltKernels {
-    /// What they are loaded from.
+    /// The images that the kernels are loaded from.
     pub images: ImageSet,
     device: Arc<Device>,
     parts: [OnceCell<LoadedPart>; Part::ALL.len()],
-    /// The machine code for the device that the driver refused, and why.
+    /// The name of the machine code that the driver refused, and the error.
     refused: Option<(&'static str, CudaError)>,
 }
 
-/// A part's kernels, and how long it took to load them.
+/// The kernels of a part, and the time that loading them took.
 struct LoadedPart {
     kernels: LoadedKernels,
     took: Duration,
-    /// How much of it took the unpacking.
+    /// The part of `took` that unpacking took.
     unpacked: Duration,
 }
 
 /// The kernels of a module.
 pub struct LoadedKernels {
     functions: Vec<(Kernel, Function)>,
-    /// Keeps the functions loaded.
+    /// Keeps `functions` loaded.
     _module: Module,
 }
 
 impl LoadedKernels {
-    /// Looks these kernels up.
+    /// Looks up these kernels in a module.
     pub fn new(module: Module, kernels: impl IntoIterator<Item = Kernel>) -> Result<Self, CudaError> {
         let function = |kernel: Kernel| Ok((kernel, module.function(kernel.entry_point())?));
         let functions = kernels.into_iter().map(function).collect::<Result<_, CudaError>>()?;
         Ok(Self { functions, _module: module })
     }
 
-    /// One of them.
+    /// The function of a kernel, if it is one of these kernels.
     pub fn get(&self, kernel: Kernel) -> Option<Function> {
         self.functions.iter().find(|(of, _)| *of == kernel).map(|(_, function)| *function)
     }
 }
 
 impl PrebuiltKernels {
-    /// Chooses the images for a device and loads one part of them. All other parts are then of the same images: their
-    /// [`KernelSet`](super::abi::KernelSet) decides how a plan is lowered. Logs nothing, see [`Self::log_opening`].
+    /// Chooses the images for a device, and loads one part of them. All other parts are later loaded from the same images,
+    /// because the [`KernelSet`](super::abi::KernelSet) of the images decides how plans are lowered. Logs nothing, see
+    /// [`Self::log_opening`].
     pub fn open(image: Image, device: &Arc<Device>) -> Result<Self, CudaError> {
         let best = match image {
             Image::Best => ImageSet::best_for(device.capability()),
@@ -81,7 +82,7 @@ impl PrebuiltKernels {
         if best.is_portable() {
             return Self::probe(best, device);
         }
-        // A driver need not load machine code of a later toolkit; it does load the PTX.
+        // A driver can refuse machine code of a later toolkit, but accepts the PTX.
         Self::probe(best, device).or_else(|error| {
             let refused = Some((best.name(), error));
             Ok(Self { refused, ..Self::probe(ImageSet::portable_for(device.capability()), device)? })
@@ -95,7 +96,7 @@ impl PrebuiltKernels {
         Ok(kernels)
     }
 
-    /// Logs what [`Self::open`] did, once no lock is held.
+    /// Logs the result of [`Self::open`]. It is separate so that it can be called without a lock.
     pub fn log_opening(&self) {
         if let Some((name, error)) = &self.refused {
             log(Level::Warning, || format!("{name} cannot be used ({error}); using the portable kernels"));
@@ -108,21 +109,23 @@ impl PrebuiltKernels {
         log(Level::Debug, || format!("{images}: {name} loaded in {took:.1?}, {unpacked:.1?} of it to unpack it"));
     }
 
-    /// A kernel. Loads its part, unless it is loaded. Waits for another thread that is loading it.
+    /// Returns the function of a kernel. Loads its part if necessary, or waits for a thread that is loading it.
     pub fn function(&self, kernel: Kernel) -> Result<Function, CudaError> {
         let lacks = || CudaError::NoKernel { image: self.images.name(), kernel: kernel.entry_point().to_owned() };
         self.part(kernel.part())?.get(kernel).ok_or_else(lacks)
     }
 
-    /// Enqueues launches of these kernels. Loads their parts, unless they are loaded.
+    /// Enqueues launches of prebuilt kernels. Loads their parts if necessary.
     ///
     /// # Safety
-    /// The device's context is current. The memory that they access lives and is accessed by nobody else until the stream has
-    /// done the work.
+    /// The device's context is current. The memory that the launches access lives and is accessed by nobody else until the stream
+    /// has finished them.
     pub unsafe fn enqueue(&self, stream: &Stream, launches: &[Launch]) -> Result<(), CudaError> {
         let overlap = self.images.can_overlap();
         for launch in launches {
-            // SAFETY: the function is that of the launch, whose memory is the caller's.
+            // SAFETY: `function` returns the kernel of the launch, which stays loaded as long as a `Module` of `self` lives;
+            // dropping that waits for the context. `overlap` is set only for images that were compiled for sm_90 or later. The
+            // caller promises the context and the memory.
             unsafe { launch.enqueue(self.function(launch.kernel)?, stream, overlap) }?;
         }
         Ok(())
@@ -133,8 +136,8 @@ impl PrebuiltKernels {
         self.parts[part as usize].get().is_some()
     }
 
-    /// Loads the parts of these kernels, each on a thread, because the driver takes up to a second to compile one from PTX.
-    /// Returns those that failed, and why.
+    /// Loads the parts of these kernels. For the portable PTX each part gets a thread, because the driver takes up to a second to
+    /// compile a part. Returns the parts that failed, and the errors.
     pub fn load(&self, kernels: &[Kernel]) -> Vec<(Part, CudaError)> {
         let mut parts: Vec<Part> = kernels.iter().map(|kernel| kernel.part()).filter(|part| !self.has(*part)).collect();
         parts.sort_unstable();
@@ -146,7 +149,7 @@ impl PrebuiltKernels {
         std::thread::scope(|scope| {
             let spawn = |part| std::thread::Builder::new().spawn_scoped(scope, move || load(part)).map_err(|_| part);
             let threads: Vec<_> = parts.into_iter().map(spawn).collect();
-            // A part without a thread is loaded here.
+            // If a thread cannot be started, its part is loaded on this thread.
             let join = |thread: Result<std::thread::ScopedJoinHandle<_>, Part>| match thread {
                 Ok(thread) => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
                 Err(part) => load(part),
@@ -155,13 +158,13 @@ impl PrebuiltKernels {
         })
     }
 
-    /// Loads everything.
+    /// Loads all parts.
     pub fn load_all(&self) -> Result<(), CudaError> {
         let kernels: Vec<_> = Kernel::prebuilt(self.images.kernel_set()).collect();
         self.load(&kernels).pop().map_or(Ok(()), |(_, error)| Err(error))
     }
 
-    /// The kernels of a part. Loads it, unless it is loaded.
+    /// Returns the kernels of a part. Loads the part if necessary.
     pub fn part(&self, part: Part) -> Result<&LoadedKernels, CudaError> {
         let mut is_new = false;
         let loaded = self.parts[part as usize].get_or_try_init(|| {
@@ -179,7 +182,7 @@ impl PrebuiltKernels {
         let lacks = || CudaError::NoKernel { image: self.images.name(), kernel: part.name().to_owned() };
         let image = self.images.unpack(part).ok_or_else(lacks)?;
         let unpacked = started.elapsed();
-        // SAFETY: an embedded image is a complete CUBIN or PTX without a NUL, and it was unpacked to its whole length.
+        // SAFETY: an embedded image is a complete CUBIN, or PTX without a NUL, and it has been unpacked to its whole length.
         let module = unsafe { Module::load(image, &self.device) }?;
         let kernels = LoadedKernels::new(module, self.images.kernels(part))?;
         Ok(LoadedPart { kernels, took: started.elapsed(), unpacked })

@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: MPL-2.0
-//! The names in the embedded PTX. They take three quarters of its bytes, so `by_recency` in scripts/build_kernels.py replaces the
-//! number of a register or label by how many others of its kind were used since its last use, and leaves the number of a new one
-//! out.
+//! Decodes the names in the embedded PTX. Names take three quarters of the bytes of PTX. So `by_recency` in
+//! scripts/build_kernels.py replaces the number of a register or label by the number of other names of its kind that were used
+//! since its last use. A name that is used for the first time gets no number.
 
-/// The names that are numbered, each kind by itself.
+/// The kinds of names with numbers. Each kind is numbered separately.
 const KINDS: [&[u8]; 7] = [b"%r", b"%rd", b"%rs", b"%p", b"%f", b"%fd", b"$L__BB"];
 
-/// What begins a kernel, whose names are its own.
+/// The text at the begin of a kernel. Numbers start again in each kernel.
 const KERNEL: &[u8] = b".visible ";
 
-/// The PTX with numbers again: in each kernel they are given in the order of the first use. `None` if a name is none.
+/// Returns the PTX with numbers, which each kernel assigns in the order of the first use. `None` if a code refers to a name that
+/// does not exist.
 pub fn with_names(coded: &[u8]) -> Option<Vec<u8>> {
     let mut ptx = Vec::with_capacity(2 * coded.len());
-    // By kind, the numbers in use, the last one that was used last.
+    // For each kind, the numbers that have been used. The most recently used number is the last.
     let mut recent: [Vec<usize>; KINDS.len()] = Default::default();
     let mut rest = coded;
     while let Some(begin) = rest.iter().position(|byte| b"%$.".contains(byte)) {
@@ -26,7 +27,7 @@ pub fn with_names(coded: &[u8]) -> Option<Vec<u8>> {
         let (name, behind) = rest.split_at(letters);
         ptx.extend(name);
         rest = behind;
-        // A declaration of registers has their count in angle brackets.
+        // In a declaration of registers, a count in angle brackets follows the name. It has no number.
         let kind = KINDS.iter().position(|kind| *kind == name).filter(|_| !rest.starts_with(b"<"));
         if let Some(kind) = kind {
             let digits = rest.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(rest.len());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! The launches of soft covers: a plane is mixed into another by weights, and so is an estimate of what a picture shows without
+//! The launches of soft covers: they mix a plane into another one by weights, or an estimate of what the picture shows without
 //! its objects.
 
 use super::abi::*;
@@ -11,10 +11,10 @@ use crate::filter::plane::DevicePlane;
 use crate::filter::regions::{self, Rect};
 use crate::filter::weights::Weights;
 
-/// The warps of a block of the kernels of cells and of the mix.
+/// The number of warps of a block, in the kernels that compute cells and that mix.
 const WARPS: u32 = SOFT_THREADS / 32;
 
-/// The grid of the nodes of weights, and the address of their values on the device.
+/// The grid of the nodes of weights, and the address of the nodes on the device.
 #[derive(Debug, Clone, Copy)]
 pub struct Nodes {
     address: u64,
@@ -23,14 +23,14 @@ pub struct Nodes {
 }
 
 impl Nodes {
-    /// Of these weights, at this address.
+    /// The nodes of these weights, at this address.
     pub fn new(weights: &Weights, address: u64) -> Self {
         let (columns, rows, _) = weights.nodes();
         Self { address, count: [columns, rows], log2: weights.cell().trailing_zeros() }
     }
 }
 
-/// What a kernel does with the samples of a grid, and its blocks.
+/// The part of a launch that processes one grid: its kernel, arguments and blocks.
 #[derive(Debug, Clone, Copy)]
 pub struct SoftStep {
     kernel: Kernel,
@@ -39,28 +39,28 @@ pub struct SoftStep {
     shared_bytes: u32,
 }
 
-/// The planes of a mix. Each begins with the first sample of its field.
+/// The planes of a mix. The first row of each is the first row of its field.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct MixPlanes {
-    /// What is mixed into.
+    /// The plane that the cover is mixed with.
     pub beside: DevicePlane,
-    /// What is mixed in; without memory for the estimates of the cells.
+    /// The plane of the cover; without memory if estimates from cells are mixed in.
     pub cover: DevicePlane,
-    /// What is written; may be what is mixed into.
+    /// The plane that is written. It may be the plane `beside`.
     pub destination: DevicePlane,
 }
 
-/// Bytes of memory for cells and as many estimates.
+/// The memory for the cells of all grids and for as many estimates, in bytes.
 pub fn cell_bytes(grids: &[CellPyramid]) -> usize {
     2 * grids.iter().map(CellPyramid::words).sum::<usize>() * size_of::<u32>()
 }
 
-/// Where the cells of a grid are in such memory.
+/// The address of the cells of a grid, in memory of [`cell_bytes`] from address `cells` on.
 pub fn cells_of(pyramid: &CellPyramid, cells: u64) -> u64 {
     cells + 2 * (pyramid.first_word * size_of::<u32>()) as u64
 }
 
-/// Makes the cells of a grid, of what the weights leave of a plane.
+/// Computes the cells of a grid from the samples of a plane that the weights leave.
 pub fn cells(pyramid: &CellPyramid, nodes: Nodes, source: DevicePlane, cells: u64) -> SoftStep {
     let CellGrid { cells: count, .. } = pyramid.grid;
     let planes = MixPlanes { beside: source, destination: source, ..MixPlanes::default() };
@@ -69,17 +69,17 @@ pub fn cells(pyramid: &CellPyramid, nodes: Nodes, source: DevicePlane, cells: u6
     SoftStep { kernel: Kernel::SOFT_CELLS, grid, blocks, shared_bytes: 0 }
 }
 
-/// Makes estimates of the cells of a grid.
+/// Computes the estimates from the cells of a grid.
 pub fn spread(pyramid: &CellPyramid, nodes: Nodes, cells: u64) -> SoftStep {
-    // All levels above the first one, of a channel.
+    // The number of cells of a channel in all levels above the first one.
     let above: usize = pyramid.levels[1..].iter().map(|level| level.size.iter().product::<usize>()).sum();
     let grid = soft_grid(&pyramid.grid, nodes, &MixPlanes::default(), cells_of(pyramid, cells));
     let blocks = u64::from(SOFT_SPREAD_BLOCKS) * pyramid.grid.channels.len() as u64;
     SoftStep { kernel: Kernel::SOFT_SPREAD, grid, blocks, shared_bytes: (above * size_of::<u32>()) as u32 }
 }
 
-/// Mixes rectangles of a field, in pixels and rows of it, with a plane or with estimates of the cells at this address. Bit c of the
-/// mask: channel c keeps its value.
+/// Mixes rectangles of a field, in its pixels and rows, with a plane or with estimates from the cells at this address. Bit c of
+/// the mask: channel c keeps its value.
 pub fn mix(grid: &CellGrid, nodes: Nodes, planes: &MixPlanes, cells: u64, rects: &[Rect], mask: u32) -> Vec<SoftStep> {
     let kept = grid.channels.iter().enumerate().map(|(i, channel)| (mask >> channel.first & 1) << i).sum();
     if kept == (1 << grid.channels.len()) - 1 {
@@ -98,7 +98,7 @@ pub fn mix(grid: &CellGrid, nodes: Nodes, planes: &MixPlanes, cells: u64, rects:
         let blocks = u64::from(tiles) * u64::from(rows.div_ceil(WARPS));
         SoftStep { kernel: Kernel::SOFT_MIX, grid: SoftGrid { covered, tiles, ..all }, blocks, shared_bytes: 0 }
     };
-    // Samples must not be mixed twice; chroma of rectangles side by side overlaps.
+    // No sample must be mixed twice, but the chroma of adjacent rectangles can overlap.
     regions::disjoint(&samples.collect::<Vec<_>>()).into_iter().map(step).collect()
 }
 
@@ -135,10 +135,10 @@ fn soft_grid(grid: &CellGrid, nodes: Nodes, planes: &MixPlanes, cells: u64) -> S
     }
 }
 
-/// The launches of these steps, which are independent of each other.
+/// The launches of these steps, which do not depend on each other.
 pub fn launches(steps: &[SoftStep]) -> Vec<Launch> {
     let launch = |steps: &[SoftStep]| {
-        // Unused entries begin beyond every block.
+        // Unused entries begin behind the last block.
         let unused = SoftGrid { first_block: u32::MAX, ..steps[0].grid };
         let (mut args, mut blocks) = (SoftArgs { grids: [unused; SOFT_GRIDS as usize] }, 0);
         for (to, step) in args.grids.iter_mut().zip(steps) {

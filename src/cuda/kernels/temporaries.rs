@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
-//! The memory of a plan's temporaries on the device: the nodes of weights, what covers a frame, and what the Gaussians compute it
-//! from, one behind the other in the same memory.
+//! The memory of a plan's temporaries on the device: first the nodes of weights, then cells, planes of covers and other
+//! temporaries. The Gaussians of a cover are computed one after the other, so their intermediate temporaries share the same
+//! memory.
 
 use super::abi::{COVER_GROUP, WORKSPACE_ALIGNMENT};
 use super::{mosaic, soft, tensor_wide};
@@ -12,19 +13,21 @@ use crate::filter::parts::Job;
 use crate::filter::plan::Plan;
 use crate::filter::plane::DevicePlane;
 
-/// Where the temporaries of a plan are; addresses are offsets.
+/// Where the temporaries of a plan are. All addresses are offsets in the workspace.
 #[derive(Debug)]
 pub struct TemporaryMemory {
-    /// Of every temporary. Those that cover a frame have memory only where they are computed, so an address may be in front of it.
+    /// The memory of each temporary. The planes of a cover have memory only for the rows and columns that are computed, so their
+    /// address, that of row 0, may lie before their memory.
     pub planes: Vec<DevicePlane>,
-    /// By plane: what a soft cover consists of, put together; `None` where it is one plane.
+    /// For each plane of the frame, the plane in which the layers of a soft cover are composed; `None` if no layers are composed.
     pub composed: Vec<Option<DevicePlane>>,
-    /// Bytes of all.
+    /// The number of bytes of all temporaries.
     pub bytes: usize,
 }
 
 impl TemporaryMemory {
-    /// For a job. `in_frame` says for which temporaries a plane of the frame stands: they have none.
+    /// Places the temporaries of a job. Temporaries with `in_frame` get no memory, because a view of the frame is used in their
+    /// place.
     pub fn new(job: &Job, soft: Option<&Softness>, in_frame: &[bool]) -> Self {
         let plan = &job.plan;
         let nodes: usize = soft.into_iter().flat_map(Softness::all).map(|weights| weights.nodes().2.len()).sum();
@@ -42,23 +45,24 @@ impl TemporaryMemory {
                 _ if in_frame[index] => return,
                 (Some(bytes), ..) => DevicePlane { address: room(bytes, end), ..DevicePlane::default() },
                 (_, Some(PlaneUse::Covers), Some(extent)) => within(&extent, layout, |bytes| room(bytes, end)),
-                // Kernels read around what they need.
+                // Kernels also read samples around the rectangle that is computed.
                 (_, Some(PlaneUse::Blurred), _) => {
                     let whole = ByteRect::of_rows(index, layout, 0..layout.height as usize);
                     within(&whole, layout, |bytes| room(bytes, end))
                 }
                 (_, None, Some(_)) => {
                     let pitch = layout.row_bytes().next_multiple_of(WORKSPACE_ALIGNMENT);
-                    // Room for the layout of either kind of kernels.
+                    // The memory is large enough for the layout of the kernels for CUDA cores and for that of the tensor-core
+                    // kernels.
                     let small = if plan.is_wide() { tensor_wide::small_plane_bytes(layout) } else { 0 };
                     let len = small.max(pitch * layout.height as usize).next_multiple_of(WORKSPACE_ALIGNMENT);
                     DevicePlane { address: room(len, end), pitch, len }
                 }
-                // Planes of which nothing is covered are not computed either.
+                // Temporaries that no operation uses get no memory.
                 (.., None) => return,
             };
         };
-        // What Gaussians compute on the way is in the same memory for each of them.
+        // The intermediate temporaries of all Gaussians share the same memory.
         let is_in_turn = |index: &usize| {
             let is_shared = cells[*index].is_none() && uses[*index].is_none();
             is_shared && plan.turns().iter().any(|turn| turn.contains(index))
@@ -85,7 +89,7 @@ impl TemporaryMemory {
     }
 }
 
-/// The plane of a frame that a view is of, which a cover is written to.
+/// The index of the frame's plane or of the temporary that a view belongs to.
 pub fn plane_of(view: &View) -> usize {
     match view.buffer {
         Buffer::Source(plane) | Buffer::Destination(plane) => plane,
@@ -93,33 +97,33 @@ pub fn plane_of(view: &View) -> usize {
     }
 }
 
-/// Whether an operation mixes into the frame what has to be put together first.
+/// Whether an operation mixes layers into the frame that have to be composed first.
 pub fn is_composed(operation: &Operation) -> bool {
     let Operation::Write { layers, destination, mix: Some(_), .. } = operation else { return false };
     let is_one = matches!(&layers[..], [Layer { samples: CoverSamples::Plane(_) | CoverSamples::Estimates, .. }]);
     matches!(destination.buffer, Buffer::Destination(_)) && !is_one
 }
 
-/// A plane with memory for these bytes of it, which `place` finds.
+/// A plane with memory for these bytes only. `place` returns the address of the memory.
 fn within(extent: &ByteRect, layout: &PlaneLayout, place: impl FnOnce(usize) -> u64) -> DevicePlane {
     debug_assert!(extent.byte + extent.bytes <= layout.row_bytes());
-    // Aligned as in the frame. A view may begin at any byte.
+    // The memory is aligned like the frame, and a view may begin at any byte of its row.
     let ByteRect { row, rows, byte, bytes, .. } = extent.aligned(COVER_GROUP as usize, usize::MAX / 2);
     let pitch = bytes.next_multiple_of(WORKSPACE_ALIGNMENT);
     let before = row * pitch + byte;
     DevicePlane { address: place(pitch * rows).wrapping_sub(before as u64), pitch, len: before + pitch * rows }
 }
 
-/// What a temporary that is stored as a plane of the frame is for.
+/// The use of a temporary that is stored like a plane of the frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PlaneUse {
-    /// It covers the frame.
+    /// The temporary is written to the frame as a cover.
     Covers,
-    /// It is blurred in place of the frame.
+    /// The temporary is a copy of the source, and is blurred in its place.
     Blurred,
 }
 
-/// The uses of all temporaries; `None` for those that are stored in another way.
+/// The uses of all temporaries; `None` for temporaries that are stored in another way.
 pub fn plane_uses(plan: &Plan) -> Vec<Option<PlaneUse>> {
     let mut uses = vec![None; plan.temporaries().len()];
     for operation in plan.operations() {
@@ -137,7 +141,7 @@ pub fn plane_uses(plan: &Plan) -> Vec<Option<PlaneUse>> {
     uses
 }
 
-/// Bytes of the temporaries that are cells.
+/// The sizes of the temporaries with cells, in bytes; `None` for other temporaries.
 fn cell_bytes(plan: &Plan) -> Vec<Option<usize>> {
     let mut bytes = vec![None; plan.temporaries().len()];
     for operation in plan.operations() {
@@ -162,7 +166,7 @@ mod tests {
     use crate::filter::plan::Selection;
     use crate::filter::regions::Rect;
 
-    /// The memory of a cover by Gaussians, and its plan.
+    /// The memory of a cover by Gaussians, and the plan of the cover.
     fn memory(regions: &[([u32; 4], f64)]) -> (TemporaryMemory, Arc<Plan>) {
         let region = |([x, y, width, height], sigma): &([u32; 4], f64)| BlurRegion {
             rect: Rect::new(*x, *y, *width, *height).unwrap(),
@@ -175,12 +179,12 @@ mod tests {
         (TemporaryMemory::new(&job, None, &vec![false; job.extents.len()]), job.plan)
     }
 
-    /// What several Gaussians write does not overlap, and all of it is in the block.
+    /// The outputs of several Gaussians do not overlap, and all of them lie inside the block.
     #[test]
     fn what_covers_a_frame_has_memory_of_its_own() {
         let (memory, plan) = memory(&[([50, 50, 40, 40], 1.0), ([300, 200, 9, 90], 2.0), ([0, 0, 9, 9], 40.0)]);
         let covers = plane_uses(&plan).into_iter().enumerate().filter(|(_, of)| *of == Some(PlaneUse::Covers));
-        // The rows of each that were asked for, at least.
+        // At least these rectangles have memory.
         let rects: [[u64; 4]; 3] = [[50, 50, 40, 40], [300, 200, 9, 90], [0, 0, 9, 9]];
         let mut blocks: Vec<[u64; 2]> = covers
             .zip(rects)
@@ -196,7 +200,7 @@ mod tests {
         assert!(blocks[2][1] <= memory.bytes as u64, "{blocks:?} of {}", memory.bytes);
     }
 
-    /// One Gaussian more needs memory for what it covers, not for what it computes that from.
+    /// An additional Gaussian needs memory for its output, but not for its intermediate temporaries.
     #[test]
     fn gaussians_share_memory() {
         let one = memory(&[([50, 50, 40, 40], 40.0)]).0.bytes;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! The launches of the tensor-core kernels for the direct form: rows and columns in one launch, with the intermediate in
+//! The launches of the tensor-core kernels for the direct form. One launch blurs rows and columns, and keeps the intermediate in
 //! registers.
 
 use super::abi::*;
@@ -10,58 +10,59 @@ use super::tensor_wide::{alpha_bits, packed_taps, pixels, unused_args};
 use crate::cuda::driver::device::DeviceLimits;
 use crate::filter::frame::PlaneLayout;
 
-/// Output rows that a warp processes at a time.
+/// The number of output rows that a warp processes at a time.
 const UNIT: u32 = 16;
 
-/// The prebuilt kernels of a family: their largest radius (see [`PixelFamily::largest_radius`]), their name, and by family the
-/// blocks that a multiprocessor holds at a time, by the registers of the kernels for sm_90.
+/// The prebuilt kernels of a family: their largest radius (see [`PixelFamily::largest_radius`]), their name, and for each family
+/// the number of blocks that a multiprocessor holds at a time. This number follows from the registers of the kernels for sm_90.
 const PREBUILT: [(u32, &str, [u32; PixelFamily::ALL.len()]); 3] = [
     (TENSOR_DIRECT_RADIUS_SHORT, "short", [3, 3, 3, 4, 3, 3, 3]),
     (TENSOR_DIRECT_RADIUS_MEDIUM, "medium", [2, 4, 4, 4, 2, 2, 2]),
     (TENSOR_RADIUS_MAX, "long", [2, 3, 2, 3, 2, 2, 2]),
 ];
 
-/// By family, for windows of up to five, seven and nine tiles: the blocks of a compiled kernel that a multiprocessor holds at a
-/// time, by which the compiler limits its registers. The most that do not make it slower on an H200 by spilling them.
+/// For each family, and for windows of up to five, seven and nine tiles: the number of blocks of a compiled kernel that a
+/// multiprocessor holds at a time. It limits the registers of the kernel. It is the largest number with which the kernel does not
+/// spill registers so often that it becomes slower on an H200.
 const COMPILED_BLOCKS: [[u32; 3]; PixelFamily::ALL.len()] =
     [[2, 2, 2], [3, 3, 2], [3, 2, 2], [3, 3, 2], [2, 2, 2], [2, 2, 2], [3, 2, 2]];
 
-/// A kernel of the direct form.
+/// A tensor-core kernel of the direct form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct DirectKernel {
     family: PixelFamily,
-    /// Tiles of 16 rows of its window: see [`window_tiles`].
+    /// The size of the window, in tiles of 16 rows; see [`window_tiles`].
     tiles: u32,
-    /// Blocks that a multiprocessor holds at a time, if their shared memory fits.
+    /// The number of blocks that a multiprocessor holds at a time, if their shared memory fits.
     blocks_per_multiprocessor: u32,
     origin: Origin,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Origin {
-    /// Its name.
+    /// A prebuilt kernel, and the name of its radius.
     Prebuilt(&'static str),
-    /// By NVRTC, for one kind of the planes of its family.
+    /// A kernel that NVRTC compiles for one kind of the family's planes.
     Compiled {
-        /// Channels of the planes, of a family of one and two.
+        /// The number of channels, for a family of one and two channels.
         channels: Option<u8>,
-        /// [`TensorPlane::alpha`] of the plane, of pixels of four bytes that have alpha or 10, 10, 10 and 2 bits.
+        /// [`TensorPlane::alpha`] of the plane, for pixels of four bytes with alpha and for those with 10, 10, 10 and 2 bits.
         alpha: Option<u32>,
     },
 }
 
-/// The most rows that a warp computes, as a multiple of [`UNIT`].
+/// The largest number of rows that a warp computes, as a multiple of [`UNIT`].
 const MOST_UNITS: u32 = 17;
-/// What a warp's start costs, in rows.
+/// The cost of starting a warp, in rows.
 const START_ROWS: u32 = 80;
 
-/// Tiles of 16 values of a window: 16 outputs need 16 values, and as many as the radius on each side.
+/// The number of tiles of 16 values in a window: 16 outputs need 16 values, and `radius` more on each side.
 fn window_tiles(radius: u32) -> u32 {
     radius.div_ceil(8) + 1
 }
 
-/// The largest radius of all planes of a batch. `None` if it has no family, or if a radius is 0, whose single tap of 65536 does not
-/// fit into the 16 bits of the kernels.
+/// The largest radius of all planes of a batch. `None` if the batch has no family, or if a radius is 0: the single tap of 65536
+/// does not fit into the 16 bits of the kernels.
 fn largest_radius(planes: &[Entry]) -> Option<u32> {
     let family = planes.first()?.family()?;
     entry::slots(planes)
@@ -71,7 +72,7 @@ fn largest_radius(planes: &[Entry]) -> Option<u32> {
 }
 
 impl DirectKernel {
-    /// The prebuilt kernel for a batch, if there is one for all its planes.
+    /// The prebuilt kernel for a batch, if one kernel can blur all its planes.
     pub fn prebuilt(planes: &[Entry]) -> Option<Self> {
         if !planes.iter().all(Entry::suits_tensor_cores) {
             return None;
@@ -86,19 +87,19 @@ impl DirectKernel {
         })
     }
 
-    /// The kernel to compile for a batch, if it takes at most 0.95 of the time of the prebuilt ones, as measured on an H200
+    /// The kernel to compile for a batch, if it needs at most 95 % of the time of the prebuilt kernels on an H200
     /// (docs/PERFORMANCE.md), and its shared memory fits.
     pub fn compiled(planes: &[Entry], limits: DeviceLimits) -> Option<Self> {
         let (family, largest) = (planes.first()?.family()?, largest_radius(planes)?);
         let tiles = window_tiles(largest);
         let has_alpha_or_tens = family == PixelFamily::Packed1010102;
         let gains = match tiles {
-            // The prebuilt kernel decides by the plane whether pixels have alpha, which takes registers and instructions.
+            // The prebuilt kernel finds out for each plane whether pixels have alpha, which costs registers and instructions.
             ..4 => has_alpha_or_tens,
-            // The prebuilt one has five tiles. Packed 4:2:2 has three along rows in either case.
+            // The prebuilt kernel has five tiles. For packed 4:2:2, both kernels have three tiles along rows.
             4 => family != PixelFamily::Yuv422,
             5 => has_alpha_or_tens || largest > TENSOR_RADIUS_MAX,
-            // Beyond, a blur would take two passes on CUDA cores.
+            // With larger radii, the prebuilt kernels would need two passes on CUDA cores.
             _ => largest < 2 * TENSOR_TAPS,
         };
         let plane = &planes[0];
@@ -118,18 +119,18 @@ impl DirectKernel {
         (kernel.block_bytes(planes) <= limits.shared_bytes).then_some(kernel)
     }
 
-    /// Whether NVRTC compiles it.
+    /// Whether NVRTC compiles the kernel.
     pub fn is_compiled(&self) -> bool {
         matches!(self.origin, Origin::Compiled { .. })
     }
 
-    /// Its name in its image. A compiled kernel has that of the prebuilt one for long radii.
+    /// The kernel's name in its image. A compiled kernel has the name of the prebuilt kernel for long radii.
     pub fn kernel(&self) -> Kernel {
         let name = if let Origin::Prebuilt(name) = self.origin { name } else { "long" };
         Kernel::tensor_direct(self.family, name)
     }
 
-    /// The macros to define to compile it, each as `NAME=VALUE`: see kernels/abi.h.
+    /// The macros that have to be defined for compilation, as `NAME=VALUE`; see kernels/abi.h.
     pub fn definitions(&self) -> Vec<String> {
         let mut values = vec![("TILES", self.tiles), ("RESIDENT", self.blocks_per_multiprocessor)];
         if let Origin::Compiled { channels, alpha } = self.origin {
@@ -141,12 +142,12 @@ impl DirectKernel {
         part.into_iter().chain(values.into_iter().map(define)).collect()
     }
 
-    /// The rows of a warp for which a batch takes the least time, as a multiple of [`UNIT`].
+    /// The number of rows of a warp for which a batch takes the least time, as a multiple of [`UNIT`].
     ///
-    /// A warp also loads the window above its rows. A block that shares its multiprocessor with n others takes 1 + 0.15 n times
-    /// as long as alone, and blocks that do not fit wait for a whole turn. Segments at the lower edge are shorter, so one
-    /// fiftieth more blocks than fit do. On an H200 this is within 1.4 % of the fastest number of rows on average, and within
-    /// 16 %, for three radii of ten formats at 4K, 1080p and 720p.
+    /// A warp also loads the window above its rows. A block that shares its multiprocessor with n other blocks takes 1 + 0.15 n
+    /// times as long as alone. Blocks that do not fit wait for a whole wave. Segments at the lower edge are shorter, so one
+    /// fiftieth more blocks than the capacity are accepted. On an H200 this choice is within 1.4 % of the fastest number of rows
+    /// on average, and within 16 % in all cases, for three radii of ten formats at 4K, 1080p and 720p.
     fn units(&self, planes: &[Entry], limits: DeviceLimits) -> u32 {
         let resident = self.blocks_per_multiprocessor.min(limits.shared_bytes / self.block_bytes(planes)).max(1);
         let cost = |units: &u32| {
@@ -161,13 +162,13 @@ impl DirectKernel {
         (1..=MOST_UNITS).min_by_key(cost).expect("the range is not empty")
     }
 
-    /// Shared memory of a block in bytes: what the planes need that take the most.
+    /// The shared memory of a block in bytes, for the plane that needs the most.
     fn block_bytes(&self, planes: &[Entry]) -> u32 {
         let bytes = planes.iter().map(|plane| self.warp_bytes(&plane.source.layout));
         TENSOR_DIRECT_WARPS * bytes.max().expect("a batch has planes")
     }
 
-    /// Shared memory of a warp in bytes, as DirectTile in kernels/tensor_direct.cuh has it: the ring buffer of source rows, the
+    /// The shared memory of a warp in bytes, as in DirectTile in kernels/tensor_direct.cuh: the ring buffer of source rows, the
     /// taps, their operands, and rows of results.
     fn warp_bytes(&self, layout: &PlaneLayout) -> u32 {
         let (tiles, across, pixel) = (self.tiles, tiles_across(layout), pixel_bytes(layout));
@@ -193,7 +194,7 @@ impl DirectKernel {
         ring + 2 * 2 * 16 * (taps + 1) + operands + results
     }
 
-    /// The launch for a batch of which it is a kernel.
+    /// The launch for a batch. `self` was chosen for this batch.
     pub fn launch(&self, planes: &[Entry], limits: DeviceLimits) -> Launch {
         let segment = UNIT * self.units(planes, limits);
 
@@ -231,12 +232,12 @@ impl DirectKernel {
     }
 }
 
-/// Bytes of a pixel, and of a pair of pixels of packed 4:2:2.
+/// The size of a pixel in bytes; for packed 4:2:2, of a pair of pixels.
 fn pixel_bytes(layout: &PlaneLayout) -> u32 {
     layout.pixel_bytes() as u32
 }
 
-/// Tiles of 16 columns that a warp computes.
+/// The number of tiles of 16 columns that a warp computes.
 fn tiles_across(layout: &PlaneLayout) -> u32 {
     match pixel_bytes(layout) {
         1 => TENSOR_DIRECT_ACROSS_1,
@@ -245,15 +246,15 @@ fn tiles_across(layout: &PlaneLayout) -> u32 {
     }
 }
 
-/// Bytes of a copy of a lane.
+/// The number of bytes that a lane copies at a time.
 const CHUNK: u32 = 16;
 
-/// The least odd multiple of `unit` from `bytes` on.
+/// The smallest odd multiple of `unit` that is at least `bytes`.
 fn odd_multiple(bytes: u32, unit: u32) -> u32 {
     (bytes.div_ceil(unit) / 2 * 2 + 1) * unit
 }
 
-/// Tiles side by side that a rectangle is divided into, each of which is a warp's.
+/// The number of strips that a rectangle is divided into. A warp computes one strip.
 fn strips(plane: &Entry) -> u32 {
     (plane.source.layout.columns(plane.rect).len() as u32).div_ceil(16 * tiles_across(&plane.source.layout))
 }

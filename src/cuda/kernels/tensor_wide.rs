@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
-//! The launches of the tensor-core kernels, which do all steps of the wide form: decimation, the small plane's blur and
-//! interpolation. They store small planes in the layout of kernels/tensor.cuh, so a plane is blurred by these kernels from
-//! its first level to its last, or not at all.
+//! The launches of the tensor-core kernels for the wide form: decimation, the blur of the small plane, and interpolation. The
+//! kernels store small planes in the layout of kernels/tensor.cuh. So these kernels process all levels of a plane, or none.
 
 use super::abi::*;
 use super::entry::{self, Entry};
@@ -14,7 +13,7 @@ use crate::filter::operation::{Buffer, Channels, Operation};
 use crate::filter::regions::Rect;
 use crate::filter::wide::Factor;
 
-/// Whether the tensor-core kernels execute an operation, as a step of the wide form.
+/// Whether the tensor-core kernels can execute an operation as a step of the wide form.
 pub fn supports(operation: &Operation) -> bool {
     let (resampling, larger) = match operation {
         Operation::Decimate(resampling) => (resampling, &resampling.source),
@@ -29,7 +28,7 @@ pub fn supports(operation: &Operation) -> bool {
     };
     use Factor::{Four, One, Two};
     let (factors, family) = (resampling.factors, PixelFamily::of(&larger.field.layout));
-    // Chroma can have half of σ along rows.
+    // Chroma that is subsampled along rows only has half of σ there, and so smaller factors.
     let has_chroma_factors = matches!(factors, [One, Two] | [Two, Four]) && resampling.level == 0
         || factors == [One, Four] && resampling.level > 0;
     match (resampling.channels, family) {
@@ -43,17 +42,19 @@ pub fn supports(operation: &Operation) -> bool {
     }
 }
 
-/// Taps as the kernels take them, by axis, from a distance on. All are below 65536, since there are several to an axis.
+/// Taps in the format of the kernels for both axes, from distance `first` on. All taps fit into 16 bits, because each axis has
+/// several.
 pub(super) fn packed_taps(rows: &Taps, columns: &Taps, first: usize) -> [[u16; TENSOR_TAPS as usize]; 2] {
     [rows, columns].map(|taps| std::array::from_fn(|i| taps.at(first + i) as u16))
 }
 
-/// [`TensorPlane::alpha`] of a plane.
+/// The value of [`TensorPlane::alpha`] for a plane.
 pub(super) fn alpha_bits(alpha: Option<u8>) -> u32 {
     alpha.map_or(0, |channel| u32::from(channel) + 1)
 }
 
-/// How pixels of the larger plane are stored, and the size of the part of it that is processed; the rest of the entry is for the caller.
+/// Describes how pixels of the larger plane are stored, and the size of the processed part of it. The caller sets the other
+/// fields.
 pub(super) fn pixels(larger: &PlaneLayout, part: &PlaneLayout, alpha: Option<u8>) -> TensorPlane {
     TensorPlane {
         width: part.width,
@@ -80,16 +81,16 @@ pub(super) fn unused_args() -> TensorArgs {
     }
 }
 
-/// Bytes that the kernels need for the small plane of a level, at either of its two stages.
+/// The number of bytes that the kernels need for the small plane of a level, before or after its blur.
 pub fn small_plane_bytes(small: &PlaneLayout) -> usize {
     let (width, height, channels) = (small.width as usize, small.height as usize, usize::from(small.channels));
     let decimated = 32 * channels * width.div_ceil(16) * height;
-    // The interpolation reads up to 9 columns behind the plane.
+    // The interpolation reads up to 9 columns beyond the plane.
     let blurred = 8 * channels * (width + 9).next_multiple_of(16) * height.div_ceil(TENSOR_ROWS as usize);
     decimated.max(blurred)
 }
 
-/// Divides entries of the wide form into batches, in order: those that one launch processes.
+/// Divides entries of the wide form into batches that each share a launch, and keeps their order.
 pub fn batches<'a>(entries: impl IntoIterator<Item = Entry<'a>>) -> Vec<Vec<Entry<'a>>> {
     entry::divided(entries, |batch, entry| {
         let first = &batch[0];
@@ -104,10 +105,10 @@ pub fn batches<'a>(entries: impl IntoIterator<Item = Entry<'a>>) -> Vec<Vec<Entr
     })
 }
 
-/// From this many samples on, a plane's decimation is bound by memory, and fewer rows read twice matter more than one wave of
-/// blocks. Measured on an H200.
+/// From this many samples on, the decimation of a plane is limited by memory bandwidth. Then reading fewer rows twice matters
+/// more than a single wave of blocks. Measured on an H200.
 const LARGE: u32 = 24_000_000;
-/// The most rows of the output that a warp computes, as multiples of [`row_unit`].
+/// The largest number of output rows of a warp, as a multiple of [`row_unit`].
 const SEGMENT_UNITS: u32 = 16;
 
 /// The level of a decimation or an interpolation.
@@ -115,13 +116,13 @@ fn level(entry: &Entry) -> Option<u8> {
     entry.resampling().map(|resampling| resampling.level)
 }
 
-/// The samples of the larger plane that are processed: of packed 4:2:2 its luma as a plane of one channel, or its chroma as one of two.
+/// The processed samples of the larger plane. The luma of packed 4:2:2 is a plane of one channel, and the chroma one of two.
 fn part(entry: &Entry) -> PlaneLayout {
     let layout = &entry.larger().layout;
     entry.resampling().map_or(*layout, |resampling| resampling.channels.part_of(layout))
 }
 
-/// What is written, in samples of the part of the larger plane or of the small one.
+/// The rectangle that is written, in samples of the part of the larger plane or of the small plane.
 fn samples(entry: &Entry) -> Rect {
     match entry.operation {
         Operation::Interpolate(resampling) => resampling.in_samples(entry.rect),
@@ -129,12 +130,12 @@ fn samples(entry: &Entry) -> Rect {
     }
 }
 
-/// The samples of a group of channels that the small planes store together.
+/// The number of channels that the small planes store together.
 fn group(part: &PlaneLayout) -> u32 {
     if part.channels.is_multiple_of(2) { 2 } else { 1 }
 }
 
-/// The pixels of the larger plane, which is that of a frame.
+/// The family of the larger plane, which is a plane of the frame.
 fn family(entry: &Entry) -> PixelFamily {
     entry.family().expect("`supports` was asked for the operation")
 }
@@ -152,24 +153,25 @@ fn kernel_of(entry: &Entry) -> Kernel {
     }
 }
 
-/// The larger radius of a blur's axes.
+/// The larger one of a blur's radii along rows and down columns.
 fn radius(entry: &Entry) -> usize {
     entry.taps().map_or(0, |taps| taps.rows.radius().max(taps.columns.radius()))
 }
 
-/// Planes of three and four channels have kernels for a single plane, and luma is interpolated into pixels that have chroma.
+/// Whether the entry can share a launch. Planes of the frame with three or four channels have kernels for a single plane. The
+/// luma of packed 4:2:2 is written into pixels that already have chroma, in a later launch.
 fn shares_launches(entry: &Entry) -> bool {
     let is_packed = entry.larger().layout.is_packed_422() && matches!(entry.operation, Operation::Interpolate(_));
     level(entry) != Some(0) || part(entry).channels < 3 && !is_packed
 }
 
-/// Bytes of a pixel of the frame's plane.
+/// The size of a pixel of the frame's plane, in bytes.
 fn pixel_bytes(entry: &Entry) -> u32 {
     let part = part(entry);
     if part.is_packed_422() { 2 * u32::from(part.channels) } else { part.pixel_bytes() as u32 }
 }
 
-/// Shared memory of a block, in bytes.
+/// The shared memory of a block, in bytes.
 fn shared_bytes(entry: &Entry) -> u32 {
     let ([across, down], part) = (entry.factors().map(Factor::get), part(entry));
     let decimate = |step_bytes: u32, channels: u32| {
@@ -192,7 +194,7 @@ fn shared_bytes(entry: &Entry) -> u32 {
     }
 }
 
-/// Blocks of 8 small columns of a decimating warp.
+/// The width of a decimating warp, in blocks of 8 columns of the small plane.
 fn columns(entry: &Entry) -> u32 {
     match pixel_bytes(entry) {
         _ if level(entry) != Some(0) => TENSOR_COLUMNS_SMALL,
@@ -203,8 +205,8 @@ fn columns(entry: &Entry) -> u32 {
     }
 }
 
-/// The rows of the output that a warp computes at least, in the decimation and the blur: the same number of source rows
-/// for both factors of a decimation.
+/// The smallest number of output rows of a warp, in the decimation and the blur. Decimations by both factors read the same number
+/// of source rows.
 fn row_unit(entry: &Entry) -> u32 {
     match entry.operation {
         Operation::Decimate(_) => 32 / entry.factors()[1].get(),
@@ -213,7 +215,7 @@ fn row_unit(entry: &Entry) -> u32 {
     }
 }
 
-/// Blocks that a multiprocessor holds at a time, by the registers of the kernels for compute capability 8.0 to 9.0.
+/// The number of blocks that a multiprocessor holds at a time, by the registers of the kernels for compute capability 8.0 to 9.0.
 fn resident_blocks(entry: &Entry) -> u32 {
     match (entry.operation, kernel_of(entry)) {
         (_, Kernel::TENSOR_BLUR_SHORT) => 3,
@@ -227,13 +229,13 @@ fn resident_blocks(entry: &Entry) -> u32 {
     }
 }
 
-/// The number of blocks whose warps compute `segment` rows each; of an interpolation the largest useful one.
+/// The number of blocks, if each warp computes `segment` rows. For an interpolation, the largest useful number of blocks.
 fn blocks(entry: &Entry, segment: u32) -> u32 {
     let (part, rect) = (part(entry), samples(entry));
     let groups = u32::from(part.channels) / group(&part);
-    // Planes of the frame have one group.
+    // In planes of the frame, all channels are one group.
     let of_level = if level(entry) == Some(0) { 1 } else { groups };
-    // Of 16 small columns, all of whole tiles.
+    // The number of tiles of 16 columns of the small plane.
     let tiles = rect.right().div_ceil(16) - rect.x() / 16;
     match entry.operation {
         Operation::Decimate(_) => {
@@ -259,14 +261,14 @@ fn work(entry: &Entry) -> u64 {
     samples(entry).area() * u64::from(part(entry).channels) + 1
 }
 
-/// Blocks of an interpolation per multiprocessor, which divide the work evenly: as many as run at the same time, but for
-/// three channels, whose units of work differ more in time.
+/// The number of blocks of an interpolation for each multiprocessor, among which the work is divided evenly. It is the number of
+/// blocks that run at the same time. For three channels it is higher, because their units of work differ more in time.
 const INTERPOLATE_BLOCKS: u64 = 4;
 const INTERPOLATE_BLOCKS_C3: u64 = 8;
 
-/// Rows of a warp, as multiples of its plane's [`row_unit`]. A warp also computes the rows around its own that
-/// the filter reads, so more rows are less work; but the kernels are bound by latency, and a second wave of blocks doubles
-/// the time. So it is the fewest rows whose blocks all run at the same time.
+/// The number of rows of a warp, as a multiple of [`row_unit`] of its plane. A warp also computes the rows around its own rows
+/// that the filter reads, so more rows need less work in total. But the kernels are limited by latency, and a second wave of
+/// blocks doubles the time. So this is the smallest number of rows with which all blocks run at the same time.
 fn segment_units(batch: &[Entry], limits: DeviceLimits) -> u32 {
     let least = if batch.iter().any(is_large) { 4 } else { 1 };
     let all = |units: u32| batch.iter().map(|entry| blocks(entry, units * row_unit(entry))).sum::<u32>();
@@ -274,7 +276,7 @@ fn segment_units(batch: &[Entry], limits: DeviceLimits) -> u32 {
     (least..SEGMENT_UNITS).find(|units| all(*units) <= resident * limits.multiprocessors).unwrap_or(SEGMENT_UNITS)
 }
 
-/// A plane of a launch, with its pixels and its addresses.
+/// The entry of a launch for a plane, with its pixels and addresses.
 fn addressed(entry: &Entry, part: &PlaneLayout) -> TensorPlane {
     let (source, destination) = (&entry.source.memory, &entry.destination.memory);
     let of_frame = pixels(&entry.larger().layout, part, entry.alpha);
@@ -299,7 +301,7 @@ fn addressed(entry: &Entry, part: &PlaneLayout) -> TensorPlane {
 
 /// The launch of a batch.
 pub fn launch(batch: &[Entry], limits: DeviceLimits) -> Launch {
-    // A long blur in the batch needs the kernel for long ones.
+    // If the batch contains a long blur, the whole batch needs the kernel for long blurs.
     let is_long = |entry: &&Entry| kernel_of(entry) == Kernel::TENSOR_BLUR_LONG;
     let kernel = kernel_of(batch.iter().find(is_long).unwrap_or(&batch[0]));
     let mut args = unused_args();

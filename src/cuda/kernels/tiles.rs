@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! How the kernels divide planes: what rectangles of an operation's output consist of, and what they cost.
+//! How the kernels divide planes into tiles, and what a rectangle of an operation's output costs.
 
 use super::abi::TENSOR_DIRECT_ACROSS_1;
 use crate::filter::operation::{Buffer, Operation, TEMPORARY_ROWS};
@@ -7,12 +7,12 @@ use crate::filter::parts::Tiles;
 use crate::filter::regions::Rect;
 use crate::filter::wide::Factor;
 
-/// The same for the kernels for tensor cores and for the others.
+/// The tiles and costs. They are the same for CUDA cores and for tensor cores.
 pub const TILES: Tiles = Tiles { round, cost };
 
-/// Columns of a tile of the small planes.
+/// The width of a tile of the small planes, in columns.
 const COLUMNS: u32 = 16;
-/// Columns of a warp of the direct form on tensor cores, of the smallest pixels.
+/// The number of columns of a warp of the direct form on tensor cores, for the smallest pixels.
 const DIRECT_COLUMNS: u32 = 16 * TENSOR_DIRECT_ACROSS_1;
 
 fn round(operation: &Operation, rect: Rect) -> Rect {
@@ -20,11 +20,11 @@ fn round(operation: &Operation, rect: Rect) -> Rect {
     let is_packed = output.field.layout.is_packed_422();
     let is_temporary = matches!(output.buffer, Buffer::Temporary(_));
     let across = match operation {
-        // Luma and chroma are written together.
+        // Luma and chroma are written together, so both have the tiles of the largest factor.
         Operation::Interpolate(_) if is_packed => 8 * Factor::Four.get(),
-        // Of 8 small columns.
+        // A tile has 8 columns of the small plane.
         Operation::Interpolate(resampling) if resampling.factors[0] != Factor::One => 8 * resampling.factors[0].get(),
-        // Also of a cover's planes, which are temporaries.
+        // This includes blurs whose output is a plane of a cover, which is a temporary.
         Operation::Blur { .. } => DIRECT_COLUMNS,
         _ => COLUMNS,
     };
@@ -35,8 +35,9 @@ fn round(operation: &Operation, rect: Rect) -> Rect {
     Rect::between(x, y).expect("a larger rectangle has samples")
 }
 
-/// Bytes that are computed, and those that take as long as everything else that a rectangle takes: 4K RGBA takes 0.9 µs a
-/// megabyte (H200). Rectangles of one or two channels share launches; others have one each, of 2 to 3 µs.
+/// The cost of a rectangle, in bytes that are computed. The constant term stands for the fixed time of a rectangle: 4K RGBA takes
+/// 0.9 µs for each megabyte (H200). Rectangles of one or two channels share launches; each other rectangle takes a launch of 2 to
+/// 3 µs.
 fn cost(operation: &Operation, rect: Rect) -> u64 {
     const OWN: [u64; 2] = [64 << 10, 2400 << 10];
     let layout = operation.output().field.layout;
@@ -54,8 +55,8 @@ mod tests {
     use crate::filter::picture::FieldRect;
     use crate::filter::plan::Plan;
 
-    /// On tensor cores the chroma of packed 4:2:2 is written before the luma, and overwrites it: so it is never written where luma
-    /// stays from before.
+    /// On tensor cores the chroma of packed 4:2:2 is written before the luma, and writes 0 in place of it. So chroma must never
+    /// be written where luma is not written after it.
     #[test]
     fn luma_is_written_wherever_chroma_is() {
         let of_destination = |operation: &Operation| match operation {
