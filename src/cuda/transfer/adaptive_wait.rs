@@ -1,27 +1,28 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Waiting for the device, with little processor time and little delay.
+//! Waits for the device, with little processor time and little delay.
 //!
-//! With a blocking event the driver wakes the thread tens to hundreds of µs late; polling has no delay but keeps a core busy.
-//! The frames of a stream take similar times, so the wait sleeps for most of the time that the last frames took, by the
-//! device's clock, and polls for the rest.
+//! With a blocking event the driver wakes the thread tens to hundreds of µs late. Polling has no delay but keeps a core busy. The
+//! frames of a stream take similar times. So the wait sleeps for most of the time that the last frames took, by the device's
+//! clock, and polls for the rest.
 
 use std::time::{Duration, Instant};
 
-/// A shorter sleep costs more than it saves.
+/// The shortest sleep. A shorter one costs more than it saves.
 const MIN_SLEEP: Duration = Duration::from_micros(40);
-/// Always polled, because a frame may be done a little earlier than the last ones.
+/// The last part of the expected time, in which the wait always polls, because a frame may be done a little earlier than the last
+/// ones.
 const MARGIN: Duration = Duration::from_micros(20);
 /// The assumed oversleep before the first sleep. Timers of an ordinary thread have 50 µs of slack.
 const INITIAL_OVERSLEEP: Duration = Duration::from_micros(80);
-/// Polled without pauses for so long beyond the expected time; after that with sleeps in between.
+/// The wait polls without pauses for this long beyond the expected time. After that it sleeps between polls.
 const PATIENCE: Duration = Duration::from_micros(500);
-/// The sleep between polls of [`AdaptiveWait::wait_coarsely`]. The timer's slack makes it longer.
+/// The requested sleep between polls of [`AdaptiveWait::wait_coarsely`]. The slack of the timer makes it longer.
 const COARSE_SLEEP: Duration = Duration::from_micros(10);
 
 /// A wait that adapts to the times of the last frames.
 #[derive(Debug)]
 pub struct AdaptiveWait {
-    /// Expected time of a frame, from its first copy to its last.
+    /// The expected time of a frame on the device, from its begin to the event that is waited for first.
     expected: Duration,
     /// How much longer than requested a sleep takes.
     oversleep: Duration,
@@ -41,10 +42,10 @@ impl AdaptiveWait {
             let asleep = Instant::now();
             std::thread::sleep(sleep);
             let over = asleep.elapsed().saturating_sub(sleep);
-            // It rises at once and falls slowly, because waking up late costs more than polling.
+            // The value rises at once and falls slowly, because waking up late costs more than polling.
             self.oversleep = over.max(self.oversleep - self.oversleep / 16 + over / 16);
         } else {
-            // A single long oversleep must not prevent sleeping for good.
+            // Else a single long oversleep would prevent all later sleeps.
             self.oversleep = self.oversleep.min(INITIAL_OVERSLEEP).max(self.oversleep - self.oversleep / 16);
         }
         while !is_done()? {
@@ -70,7 +71,7 @@ impl AdaptiveWait {
         Ok(())
     }
 
-    /// Adapts to the time that a frame took.
+    /// Adapts the expected time to the time that a frame took.
     pub fn observe(&mut self, took: Duration) {
         self.expected = if took < self.expected { took } else { self.expected + (took - self.expected) / 4 };
     }
@@ -109,7 +110,7 @@ mod tests {
         assert!(wait.expected > work * 9 / 10 && wait.expected <= work, "{wait:?}");
         let later = (0..5).map(|_| polls(&mut wait, work)).min().unwrap();
         assert!(first > 10 && later < first * 1000, "{first} polls, later {later}");
-        // A shorter time is expected at once.
+        // A shorter time becomes the expected time at once.
         wait.observe(work / 10);
         assert_eq!(wait.expected, work / 10);
     }

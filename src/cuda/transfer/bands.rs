@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Bands of rows: one band of a frame is uploaded while another is blurred and a third is downloaded.
+//! Divides frames into bands of rows: while one band is uploaded, another is blurred and a third is downloaded.
 
 use std::ops::Range;
 
@@ -10,26 +10,27 @@ use crate::filter::plan::Plan;
 /// A band of a frame.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Band {
-    /// Rows of every plane to upload.
+    /// The rows of each plane to upload.
     pub upload: Vec<Range<u32>>,
-    /// Rows of every operation's output to process after that. This band or an earlier one has uploaded or computed all
-    /// that they read.
+    /// The rows of each operation's output to process after the upload. This band or an earlier one has uploaded or computed all
+    /// rows that they read.
     pub process: Vec<Range<u32>>,
-    /// Rows of every plane to download after that. This band or an earlier one has processed them.
+    /// The rows of each plane to download after the processing. This band or an earlier one has processed them.
     pub download: Vec<Range<u32>>,
 }
 
-/// The number of bands is the square root of a frame's bytes over this: 6 for 1080p RGBA, 12 for 4K. Enqueuing a band takes 10 µs,
-/// and each of its copies starts 3 µs after the one ahead.
+/// The number of bands is the square root of (bytes of a frame / this constant): 6 for 1080p RGBA, 12 for 4K. Enqueuing a band
+/// takes 10 µs, and each copy of a band starts 3 µs after the previous one.
 const BYTES_PER_SQUARED_BAND: usize = 200 << 10;
 const MAX_BANDS: usize = 12;
-/// A band has at least so many rows, since each has launches of its own, and each blur so many times its radius along
-/// columns: blurs in two passes compute the intermediate of the halo again for every band.
+/// The smallest number of rows of a band, because each band has its own launches; and, as a multiple of the radius along columns,
+/// the smallest number of rows of each blur in a band. Blurs in two passes compute the intermediate of the halo again for each
+/// band.
 const MIN_ROWS: u32 = 64;
 const MIN_RADII: u32 = 4;
 
-/// The bands for frames of a plan, at least one: `requested` of them, or as many as measured fastest. A plan that cannot be
-/// banded has one.
+/// Returns the bands for frames of a plan, at least one: `requested` bands, or the number that was measured as fastest. A plan
+/// that cannot be divided into bands has one.
 pub fn bands(plan: &Plan, requested: Option<usize>) -> Vec<Band> {
     if !plan.can_be_banded() {
         return cut(plan, 1);
@@ -48,13 +49,14 @@ pub fn bands(plan: &Plan, requested: Option<usize>) -> Vec<Band> {
     cut(plan, requested.unwrap_or(fastest).max(1))
 }
 
-/// Cuts frames into so many bands of as many bytes, plane after plane: a band takes one copy each way, except between two planes.
+/// Cuts frames into `count` bands with the same number of bytes, one plane after the other. A band needs one copy in each
+/// direction, or more if it contains the end of a plane.
 fn cut(plan: &Plan, count: usize) -> Vec<Band> {
     let bytes = |plane: &PlaneLayout| plane.row_bytes() * plane.height as usize;
     let total: usize = plan.layouts().iter().map(bytes).sum();
-    // By plane, operation and plane: rows that are uploaded, processed and downloaded before band `band`.
+    // The numbers of rows before band `band`: uploaded rows by plane, processed rows by operation, downloaded rows by plane.
     let before = |band: usize| {
-        // Bytes of this plane and those behind it.
+        // The bytes before the band that are in this plane or in later ones.
         let mut left = total * band / count;
         let rows = |plane: &PlaneLayout| {
             if left >= bytes(plane) {
@@ -79,7 +81,7 @@ fn cut(plan: &Plan, count: usize) -> Vec<Band> {
     edges.windows(2).map(band).collect()
 }
 
-/// The number of rows that every operation can process after the first `uploaded` rows of every plane have been uploaded.
+/// The number of rows that each operation can process when the first `uploaded` rows of each plane have been uploaded.
 fn processed_rows(plan: &Plan, uploaded: &[u32]) -> Vec<u32> {
     let is_all = |plane: usize| uploaded[plane] == plan.layouts()[plane].height;
     let mut temporaries = vec![0; plan.temporaries().len()];
@@ -100,7 +102,7 @@ fn processed_rows(plan: &Plan, uploaded: &[u32]) -> Vec<u32> {
     processed.collect()
 }
 
-/// The number of rows of every plane that are complete in all fields when every operation has processed so many rows.
+/// The number of rows of each plane that are complete in all fields, when each operation has processed `processed` rows.
 fn completed_rows(plan: &Plan, processed: &[u32]) -> Vec<u32> {
     let completed = |(plane, layout): (usize, &PlaneLayout)| {
         let rows = |(operation, rows): (&Operation, &u32)| {
@@ -132,8 +134,8 @@ mod tests {
         ]
     }
 
-    /// For every number of bands: each row is uploaded, processed and downloaded once, processed after all that it reads, and
-    /// downloaded after it is processed.
+    /// For each number of bands: each row is uploaded, processed and downloaded once. It is processed after all rows that it
+    /// reads, and downloaded after it has been processed.
     #[test]
     fn every_row_is_transferred_once_and_in_order() {
         for (planes, sigma) in
@@ -164,7 +166,7 @@ mod tests {
                     };
                     assert!(!matches!(output.buffer, Buffer::Temporary(_)) || bands.iter().all(is_cut_between_blocks));
                     for band in bands.iter().filter(|band| !band.process[index].is_empty()) {
-                        // The last row that is read, in its view.
+                        // The last row that is read, as a row of the source's view.
                         let last = last_row_read(operation, band.process[index].end - 1);
                         let available = match source.buffer {
                             Buffer::Source(plane) => {
@@ -192,7 +194,7 @@ mod tests {
         }
     }
 
-    /// The alpha plane has other rows than the chroma that it is subsampled for.
+    /// The rows of the alpha plane differ from those of the chroma plane, for which it is subsampled.
     #[test]
     fn a_plan_that_cannot_be_banded_has_all_rows_in_one_band() {
         let [luma, mut alpha] = [PlaneLayout::new(66, 34, 1, 8); 2];
@@ -211,7 +213,7 @@ mod tests {
         }
     }
 
-    /// The last row of its source that an operation reads for row `row` of its output.
+    /// The last source row that an operation reads for row `row` of its output.
     fn last_row_read(operation: &Operation, row: u32) -> u32 {
         let factor = |resampling: &Resampling| resampling.factors[1].get();
         let last = match operation {

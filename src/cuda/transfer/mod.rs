@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Transfers between host and device: what crosses the bus when, pinned and staging memory, copies by many threads, and waiting
-//! for the device.
+//! Transfers between host and device: the schedule of what crosses the bus, pinned memory and staging buffers, copies by several
+//! threads, and waits for the device.
 
 pub mod adaptive_wait;
 pub mod bands;

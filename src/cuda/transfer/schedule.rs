@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
-//! What crosses the bus for a frame, and when: the bands of a frame that is blurred as a whole; of a cover what it depends on,
-//! and what it covers.
+//! The schedule of a frame: what crosses the bus, and when. A frame that is blurred as a whole is divided into bands. For a
+//! cover, the schedule has the bytes that the cover reads and those that it writes.
 
 use std::ops::Range;
 
@@ -12,49 +12,50 @@ use crate::filter::parts::{Accesses, Job, Parts, joined};
 use crate::filter::picture::FieldRect;
 use crate::filter::regions::Rect;
 
-/// Into what a frame is divided.
+/// How a frame is divided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Division {
-    /// Nothing: the frame stays on the device.
+    /// The frame stays on the device and is not divided.
     Resident,
-    /// So many bands; of a cover one piece.
+    /// This many bands. A cover is one piece, unless it is scattered ([`Schedule::is_scattered`]).
     Into(usize),
-    /// As many bands as measured fastest; of a cover pieces of [`UPLOAD_BYTES`].
+    /// The number of bands that was measured as fastest. A cover is divided into uploads of [`UPLOAD_BYTES`].
     Fastest,
 }
 
-/// A piece of a frame: a band, or what is uploaded of a cover at a time.
+/// A piece of a frame: a band, or one upload of a cover.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// Uploaded.
+    /// The rectangles to upload.
     pub upload: Vec<ByteRect>,
-    /// The sections of the program that are enqueued after that.
+    /// The sections of the program to enqueue after the upload.
     pub sections: Range<usize>,
-    /// Downloaded after that.
+    /// The rectangles to download after these sections.
     pub download: Vec<ByteRect>,
 }
 
-/// What crosses the bus, and what is computed then.
+/// What crosses the bus for a frame, and what is computed in between.
 #[derive(Debug)]
 pub struct Schedule {
-    /// In order, at least one.
+    /// The pieces in order, at least one.
     pub pieces: Vec<Piece>,
-    /// What is computed of each band; empty if all is computed at once.
+    /// The rectangles that are computed for each band; empty if all are computed at once.
     pub bands: Vec<Parts>,
-    /// The bytes of a frame that a cover writes. They come back through a staging buffer, and into the frame when all has
-    /// succeeded.
+    /// The bytes of the frame that a cover writes. They are downloaded into a staging buffer, and copied into the frame when
+    /// everything has succeeded.
     pub writes: Vec<ByteRect>,
-    /// Whether a cover uploads so many rectangles that also pinned memory is staged.
+    /// Whether a cover uploads so many rectangles that even pinned memory is staged.
     pub is_scattered: bool,
 }
 
-/// Bytes of an upload of a cover from a staging buffer. The next ones are staged while it runs.
+/// The size of a cover's upload from a staging buffer, in bytes. The next bytes are staged while it runs.
 const UPLOAD_BYTES: usize = 512 << 10;
-/// More rectangles of pinned memory are staged, because enqueuing a copy takes 2.3 to 4 µs.
+/// The largest number of rectangles that are uploaded directly from pinned memory. More are staged, because enqueuing a copy
+/// takes 2.3 to 4 µs.
 const MAX_DIRECT_UPLOADS: usize = 32;
 
 impl Schedule {
-    /// For a job.
+    /// Makes the schedule of a job.
     pub fn new(job: &Job, division: Division) -> Self {
         match &job.accesses {
             _ if division == Division::Resident => {
@@ -91,7 +92,7 @@ impl Schedule {
         let layouts = job.plan.layouts();
         let written = writes.iter().flat_map(|(plane, covered)| ByteRect::covered(*plane, *covered));
         let writes = byte_rect::disjoint(written);
-        // The device must write whole groups across the bus.
+        // The device must write whole groups of bytes across the bus.
         let download =
             writes.iter().map(|rect| rect.aligned(COVER_GROUP as usize, layouts[rect.plane].row_bytes())).collect();
         let uploads: Vec<ByteRect> =
@@ -105,18 +106,18 @@ impl Schedule {
         Self { pieces, bands: Vec::new(), writes, is_scattered }
     }
 
-    /// The rectangles that are uploaded.
+    /// The rectangles of all uploads.
     pub fn uploads(&self) -> impl Iterator<Item = &ByteRect> {
         self.pieces.iter().flat_map(|piece| &piece.upload)
     }
 }
 
-/// The bytes of a plane that a cover reads, or all bytes if these are fewer.
+/// The bytes of a plane that a cover reads, or the whole plane if that has no more bytes.
 fn uploads(reads: &[(usize, FieldRect)], plane: usize, layout: &PlaneLayout) -> Vec<ByteRect> {
-    /// Bytes that take as long to stage and to upload as one more rectangle.
+    /// The number of bytes that take as long to stage and to upload as an additional rectangle.
     const RECT_BYTES: u64 = 8 << 10;
-    /// Every format has rows that are aligned to 16 bytes at multiples of 16 columns, if the frame is, which the kernels load
-    /// fastest; of packed 4:2:2 that is 32 columns.
+    /// Rectangles begin and end at multiples of this many columns. In all formats their rows are then aligned to 16 bytes if the
+    /// frame is, and the kernels load such rows fastest. Packed 4:2:2 needs 32 columns for this.
     const COLUMNS: u32 = 32;
     let pixel = layout.row_bytes() as u64;
     let mut rects = Vec::new();
@@ -134,7 +135,7 @@ fn uploads(reads: &[(usize, FieldRect)], plane: usize, layout: &PlaneLayout) -> 
     if rects.iter().map(ByteRect::size).sum::<usize>() >= whole.size() { vec![whole] } else { rects }
 }
 
-/// Divides rectangles into pieces of about so many bytes.
+/// Divides rectangles into pieces of about `most` bytes.
 fn in_pieces(rects: impl Iterator<Item = ByteRect>, most: usize) -> Vec<Vec<ByteRect>> {
     let (mut pieces, mut piece, mut bytes) = (Vec::new(), Vec::new(), 0);
     for rect in rects {
@@ -189,13 +190,13 @@ mod tests {
         assert!(bytes(&one) <= 400 * 2000 * 3);
         assert_eq!(bytes(&pieces), bytes(&one), "the pieces are the whole");
         assert!(pieces.pieces.len() > 2 && pieces.pieces.iter().all(|piece| piece.upload.len() == 1));
-        // Only the last piece computes and downloads.
+        // Only the last piece has sections and a download.
         let (last, before) = pieces.pieces.split_last().unwrap();
         assert!(!last.sections.is_empty() && !last.download.is_empty());
         assert!(before.iter().all(|piece| piece.sections.is_empty() && piece.download.is_empty()));
     }
 
-    /// Threads write rectangles of a frame in any order.
+    /// The rectangles must not overlap, because threads write them in any order.
     #[test]
     fn what_is_written_does_not_overlap() {
         let writes = schedule(&[([50, 50, 40, 40], 1.0), ([80, 80, 40, 40], 2.0)], Division::Fastest).writes;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
-//! The memory that a frame passes through: pinned staging buffers for frames in pageable memory, device memory for both frames.
+//! The memory that a frame passes through: pinned staging buffers for frames in pageable memory, and device memory for both
+//! frames.
 //!
-//! All planes of a frame lie in one block with the same layout on host and device, so any rows of a plane are one copy in each
-//! direction, and any rectangle is at the same place in both.
+//! All planes of a frame lie in one block, which has the same layout on the host and on the device. So any rows of a plane need
+//! one copy in each direction, and a rectangle has the same offset in both blocks.
 
 use crate::cuda::driver::{DeviceMemory, PinnedMemory, Stream};
 use crate::cuda::error::CudaError;
@@ -10,13 +11,13 @@ use crate::filter::byte_rect::ByteRect;
 use crate::filter::frame::PlaneLayout;
 use crate::filter::plane::{Address, DevicePlane, HostPlane, HostPlaneMut, PlaneMemory, copy_rows};
 
-/// Rows start on this many bytes: enough for the kernels' widest loads and a cache line of the host, and so few that common
-/// widths need no padding on the bus.
+/// The alignment of rows in bytes. It suffices for the widest loads of the kernels and for a cache line of the host, and is so
+/// small that common widths need no padding on the bus.
 const ROW_ALIGNMENT: usize = 64;
-/// Planes start on this many bytes.
+/// The alignment of planes in bytes.
 const PLANE_ALIGNMENT: usize = 256;
 
-/// Where these planes are in a block: their addresses count from its begin. Also returns the size of the block.
+/// Returns the planes of a block for these layouts, and the size of the block. Their addresses are offsets in the block.
 pub fn plane_offsets(layouts: &[PlaneLayout]) -> (Vec<PlaneMemory<usize>>, usize) {
     let mut bytes = 0;
     let plane = |layout: &PlaneLayout| {
@@ -28,7 +29,7 @@ pub fn plane_offsets(layouts: &[PlaneLayout]) -> (Vec<PlaneMemory<usize>>, usize
     (layouts.iter().map(plane).collect(), bytes)
 }
 
-/// The planes in a block at this address.
+/// The planes of the block at this address.
 fn within<A: Address>(planes: &[PlaneMemory<usize>], block: A) -> Vec<PlaneMemory<A>> {
     let plane = |plane: &PlaneMemory<usize>| {
         let PlaneMemory { address, pitch, len } = *plane;
@@ -37,26 +38,26 @@ fn within<A: Address>(planes: &[PlaneMemory<usize>], block: A) -> Vec<PlaneMemor
     planes.iter().map(plane).collect()
 }
 
-/// The memory for one of the two frames of a blur, allocated when a frame first needs it.
+/// The memory for the source or for the destination of a blur. It is allocated when a frame first needs it.
 pub struct FrameBuffers {
     layouts: Vec<PlaneLayout>,
-    /// Where they are in a block.
+    /// The planes; their addresses are offsets in a block.
     planes: Vec<PlaneMemory<usize>>,
-    /// Size of the block.
+    /// The size of the block in bytes.
     bytes: usize,
     staging: Option<PinnedMemory>,
     device: Option<DeviceMemory>,
 }
 
 impl FrameBuffers {
-    /// For frames of these planes. Nothing is allocated yet.
+    /// The memory for frames of these planes. Nothing is allocated yet.
     pub fn new(layouts: &[PlaneLayout]) -> Self {
         let (planes, bytes) = plane_offsets(layouts);
         Self { layouts: layouts.to_vec(), planes, bytes, staging: None, device: None }
     }
 
-    /// Allocates device memory, and a staging buffer if `staged`, unless they are there. Says whether device memory was
-    /// allocated, which can be used on other streams only after `stream` is synchronised.
+    /// Allocates device memory, and a staging buffer if `staged`, unless they are allocated already. Returns whether it has
+    /// allocated device memory. Other streams may use new memory only after `stream` has been synchronised.
     pub fn reserve(&mut self, staged: bool, stream: &Stream) -> Result<bool, CudaError> {
         let is_new = self.device.is_none();
         if is_new {
@@ -80,24 +81,26 @@ impl FrameBuffers {
         within(&self.planes, address)
     }
 
-    /// A rectangle as it is copied between both blocks: whole rows with what is between them, which makes them one range of bytes.
+    /// The bytes to copy for a rectangle between the two blocks. Whole rows are extended to the pitch, which makes them one range
+    /// of bytes.
     pub fn between_blocks(&self, rect: &ByteRect) -> ByteRect {
         let is_whole = rect.row_step == 1 && rect.bytes == self.layouts[rect.plane].row_bytes();
         if is_whole { ByteRect { bytes: self.planes[rect.plane].pitch, ..*rect } } else { *rect }
     }
 }
 
-/// The planes of a frame, and of its staging buffer, from which several threads copy to the other.
+/// The planes of a frame and those of its staging buffer, between which several threads copy.
 pub struct SharedPlanes {
     from: Vec<HostPlane>,
     to: Vec<HostPlaneMut>,
 }
 
-// SAFETY: the threads only compute addresses from the planes; the copies are unsafe calls, whose callers keep rectangles apart.
+// SAFETY: the threads only compute addresses from the planes. Copies are calls of the unsafe `copy`, whose callers promise that
+// rectangles are copied without conflicting accesses.
 unsafe impl Sync for SharedPlanes {}
 
 impl SharedPlanes {
-    /// Copies between these planes.
+    /// Copies from the planes `from` to the planes `to`.
     pub fn new(from: &[HostPlane], to: &[HostPlaneMut]) -> Self {
         Self { from: from.to_vec(), to: to.to_vec() }
     }
@@ -105,10 +108,12 @@ impl SharedPlanes {
     /// Copies a rectangle.
     ///
     /// # Safety
-    /// The planes hold the rectangle; nobody writes it in those that are read, nor accesses it in the others.
+    /// Both planes hold the rectangle. During the call, nobody writes it in the source plane or accesses it in the destination
+    /// plane.
     pub unsafe fn copy(&self, rect: &ByteRect) {
         let (from, to) = (rect.within(&self.from[rect.plane]), rect.within(&self.to[rect.plane]));
-        // SAFETY: both planes hold the rows, and nobody else accesses them, as the caller promises.
+        // SAFETY: the caller promises that both planes hold the rows of the rectangle, that nobody writes those of the source,
+        // and that nobody else accesses those of the destination.
         unsafe { copy_rows(&from, &to, rect.bytes, rect.rows) };
     }
 }

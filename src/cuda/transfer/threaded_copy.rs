@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Copies between pageable and pinned memory on many threads, in the order in which the steps of a schedule need them.
+//! Copies between pageable and pinned memory on several threads, in the order of the bands. A band is a piece of a schedule here.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex};
@@ -9,34 +9,34 @@ use crate::filter::byte_rect::ByteRect;
 use crate::process::lock;
 use crate::threads::Threads;
 
-/// Bytes that a thread copies at a time. With 128 KB a 1080p RGBA frame in ordinary memory takes 1.3 times as long (H200 host):
-/// the calling thread, which enqueues the bands, is in a chunk too often when one is complete.
+/// The number of bytes that a thread copies at a time. With 128 KB, a 1080p RGBA frame in ordinary memory takes 1.3 times as long
+/// (H200 host): when a band is complete, the calling thread, which has to enqueue it, is too often still copying a chunk.
 const CHUNK_BYTES: usize = 32 << 10;
-/// Waking threads takes longer than copying a smaller frame.
+/// Frames with fewer bytes are copied by the calling thread alone, because waking threads takes longer than the copy.
 const SINGLE_THREAD_BYTES: usize = 128 << 10;
-/// More threads are limited by memory bandwidth.
+/// The largest number of helpers. More threads are limited by memory bandwidth.
 const MAX_HELPERS: usize = 7;
-/// A helper polls for a band for so long, about as long as waking up takes, and then sleeps.
+/// A helper polls for a band for this long, which is about the time that waking up takes. Then it sleeps.
 const MAX_POLL: Duration = Duration::from_micros(50);
-/// The bands of a download that has failed.
+/// The value of [`ReadyBands::count`] after a failure.
 const FAILED: usize = usize::MAX;
 
-/// Some rows of a rectangle, and the band that they belong to.
+/// Some rows of a rectangle, and the band that the rectangle belongs to.
 struct Chunk {
     band: usize,
     rect: ByteRect,
 }
 
-/// The copies of a frame, in chunks, band by band.
+/// The copies of a frame, divided into chunks and ordered by band.
 pub struct ThreadedCopy {
     chunks: Vec<Chunk>,
-    /// Number of chunks in each band.
+    /// The number of chunks in each band.
     counts: Vec<usize>,
     helpers: usize,
 }
 
 impl ThreadedCopy {
-    /// Of the rectangles of every band.
+    /// The copies of the rectangles of all bands.
     pub fn new<'a>(bands: impl Iterator<Item = &'a [ByteRect]>) -> Self {
         let (mut chunks, mut counts, mut bytes) = (Vec::new(), Vec::new(), 0);
         for (band, rects) in bands.enumerate() {
@@ -52,8 +52,8 @@ impl ThreadedCopy {
         Self { chunks, counts, helpers: if bytes < SINGLE_THREAD_BYTES { 0 } else { MAX_HELPERS } }
     }
 
-    /// Calls `copy` for the rows of all rectangles, and `ready` on the calling thread for every band in order as soon as its
-    /// rows are copied.
+    /// Calls `copy` for the rows of all rectangles, on the calling thread and on helpers. Calls `ready` on the calling thread for
+    /// each band, in order, as soon as the rows of the band have been copied.
     pub fn copy_in<E>(
         &self,
         threads: &Threads,
@@ -85,14 +85,15 @@ impl ThreadedCopy {
         )
     }
 
-    /// Calls `wait` on the calling thread for every band in order, and `copy` for the rows of the bands whose wait has returned.
+    /// Calls `wait` on the calling thread for each band, in order. Calls `copy` for the rows of a band when its `wait` has
+    /// returned, on the calling thread and on helpers.
     pub fn copy_out<E>(
         &self,
         threads: &Threads,
         copy: impl Fn(&ByteRect) + Sync,
         mut wait: impl FnMut(usize) -> Result<(), E>,
     ) -> Result<(), E> {
-        // No helper spins before there is something to copy.
+        // Helpers start after this wait, so that they do not poll before there is a band to copy.
         wait(0)?;
         let (next, ready) = (AtomicUsize::new(0), ReadyBands::default());
         let step = || {
@@ -121,11 +122,11 @@ impl ThreadedCopy {
     }
 }
 
-/// The number of bands that have arrived, or [`FAILED`].
+/// The number of bands that can be copied, or [`FAILED`].
 #[derive(Default)]
 struct ReadyBands {
     count: AtomicUsize,
-    /// Held while the count changes, so that no sleeper misses it.
+    /// Held while the count changes, so that no sleeping helper misses the change.
     changing: Mutex<()>,
     changed: Condvar,
 }
@@ -138,7 +139,7 @@ impl ReadyBands {
         self.changed.notify_all();
     }
 
-    /// Waits for a band. Returns false if it does not arrive any more.
+    /// Waits until a band can be copied. Returns false after a failure.
     fn wait_for(&self, band: usize) -> bool {
         let count = || self.count.load(Ordering::Acquire);
         if count() <= band {
@@ -152,7 +153,7 @@ impl ReadyBands {
     }
 }
 
-/// Wakes the helpers that wait for a band after an error, and after a panic.
+/// Sets the count to [`FAILED`] after an error or a panic, which wakes the helpers that wait for a band.
 struct FailOnDrop<'a>(&'a ReadyBands);
 
 impl Drop for FailOnDrop<'_> {
@@ -235,7 +236,7 @@ mod tests {
             let stat = std::path::Path::new("/proc").join(thread).join("stat");
             std::fs::read_to_string(stat).unwrap().contains(") S ")
         };
-        // The last band arrives when the helpers have copied all others, and sleep whenever they are looked at.
+        // The last band arrives when the helpers have copied all other bands, and were asleep at five checks in a row.
         let wait = |band: usize| {
             let (limit, mut asleep) = (Instant::now() + Duration::from_secs(10), 0);
             while band == 2 && asleep < 5 {
@@ -267,7 +268,7 @@ mod tests {
         std::thread::spawn(move || {
             let threads = Threads::start().0;
             let panics = |band: usize| {
-                // The helpers have copied what is ready, and wait.
+                // By then the helpers have copied all ready bands, and wait.
                 std::thread::sleep(Duration::from_millis(20));
                 if band == 2 { panic!("a band that does not arrive") } else { Ok::<(), ()>(()) }
             };
