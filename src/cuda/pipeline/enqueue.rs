@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Enqueues a frame: upload, kernels, download, piece by piece. What is resident is neither uploaded nor downloaded.
+//! Enqueues a frame piece by piece: upload, kernels, download. A resident source is not uploaded, and a resident destination is
+//! not downloaded.
 
 use super::frame_slot::FrameSlot;
 use super::route::{Route, TransferPath};
@@ -20,7 +21,7 @@ use crate::filter::parts::Job;
 use crate::filter::plane::{DevicePlane, HostPlaneMut, PlaneMemory};
 use crate::threads::Threads;
 
-/// The streams that a frame is enqueued on; they may be the same.
+/// The streams that a frame is enqueued on. Some or all of them may be the same stream.
 #[derive(Clone, Copy)]
 pub struct Streams<'a> {
     pub upload: &'a Stream,
@@ -29,52 +30,53 @@ pub struct Streams<'a> {
 }
 
 impl<'a> Streams<'a> {
-    /// One stream for all.
+    /// Uses one stream for everything.
     pub fn single(stream: &'a Stream) -> Self {
         Self { upload: stream, compute: stream, download: stream }
     }
 
-    /// Those of a frame on this route.
+    /// The streams for a frame on this route.
     pub fn of(route: &Route, compute: &'a Stream, copies: &'a CopyStreams) -> Self {
         let (upload, download) = (&copies.upload, &copies.download);
         if route.by_events { Self { upload, compute, download } } else { Self::single(compute) }
     }
 
-    /// Waits for all of them, and returns whether that succeeded: nothing that was enqueued is running any more.
+    /// Waits for all streams. Returns whether this succeeded, so that no enqueued work is running any more.
     pub fn synchronize(&self) -> bool {
         [self.upload, self.compute, self.download].map(|stream| stream.synchronize().is_ok()) == [true; 3]
     }
 }
 
-/// A frame that is enqueued, and all that it uses.
+/// A frame to enqueue, and everything that it uses.
 pub struct FrameToEnqueue<'a> {
     pub frames: &'a ValidFrames,
     pub job: &'a Job,
     pub soft: Option<&'a Softness>,
     pub route: Route,
-    /// With this frame's addresses.
+    /// The program for this frame's addresses.
     pub program: &'a Program,
     pub schedule: &'a Schedule,
     pub slot: &'a mut FrameSlot,
-    /// Of a frame that is timed.
+    /// The timer, if the frame is timed.
     pub timer: Option<&'a Timer>,
     pub streams: Streams<'a>,
-    /// They copy weights, and rectangles of covers.
+    /// The prebuilt kernels, which copy weights and rectangles of covers.
     pub kernels: &'a PrebuiltKernels,
 }
 
-/// More rectangles in a piece of a cover are moved by a kernel, because enqueuing a copy takes 2.3 to 4 µs.
+/// The largest number of rectangles of a cover's piece that the driver copies. A kernel moves more of them in one launch, because
+/// enqueuing a copy takes 2.3 to 4 µs.
 const MAX_COPIES: usize = 4;
-/// A download of up to so many bytes is faster by a kernel.
+/// A kernel downloads a cover of up to this many bytes faster than copies by the driver.
 const KERNEL_BYTES: usize = 1 << 20;
 
 impl FrameToEnqueue<'_> {
-    /// Enqueues all pieces. Pageable memory is staged meanwhile, and what a cover leaves as it is copied then. The context is current,
-    /// and nobody else uses the slot until `streams` have done the work, also if this fails.
+    /// Enqueues all pieces. Meanwhile, worker threads stage pageable memory, and then copy the planes that a cover does not write
+    /// wholly. The context is current. Even after an error, nobody else uses the slot until the work on `streams` is done.
     pub fn enqueue(self, threads: &Threads) -> Result<(), CudaError> {
         let Streams { upload, compute, .. } = self.streams;
         for stream in streams_of(self.frames, compute.device()).iter().flatten() {
-            // The source has been written, and the destination read, by what is enqueued there.
+            // The work that is enqueued on these streams writes the source and reads the destination.
             compute.wait_for(stream, &self.slot.order)?;
         }
         if let Some(timer) = self.timer {
@@ -82,12 +84,13 @@ impl FrameToEnqueue<'_> {
         }
         if let Some(soft) = self.soft {
             let FrameSlot { nodes, workspace, .. } = &mut *self.slot;
-            // SAFETY: the program has memory for them at the beginning of the workspace, which is this frame's alone, as is `nodes`.
+            // SAFETY: the context is current. The program has memory for the nodes at the beginning of the workspace. The
+            // workspace and `nodes` belong to the slot, which only this frame uses.
             unsafe { weights::upload(nodes, self.kernels, soft, workspace.address(), compute) }?;
         }
         self.enqueue_pieces(threads)?;
         if self.route.is_cover {
-            // While the device works.
+            // The device works during this copy.
             self.frames.copy_planes(&self.job.copied_planes(), threads);
         }
         Ok(())
@@ -102,15 +105,16 @@ impl FrameToEnqueue<'_> {
         if let (FrameMemory::Host(from), TransferPath::Staged) = (self.frames.source(), self.route.paths[0]) {
             let copy = ThreadedCopy::new(pieces.iter().map(|piece| &piece.upload[..]));
             let planes = SharedPlanes::new(from, &self.slot.source.staging_planes());
-            // SAFETY: the frame is valid and has the slot's layouts; each byte is staged once, and no earlier frame uses the slot.
+            // SAFETY: `ValidFrames` proves that the source holds the rectangle, and the staging buffer has the same layouts. Each
+            // byte is staged once, and no earlier frame uses the slot.
             let stage = |rect: &ByteRect| unsafe { planes.copy(rect) };
             copy.copy_in(threads, stage, |piece| {
                 self.upload(piece)?;
                 process_and_download(piece)
             })?;
         } else {
-            // Enqueuing a piece takes half as long as uploading it: two uploads ahead keep the bus busy, and more would only
-            // delay the first download.
+            // Enqueuing a piece takes half as long as uploading it. Two uploads ahead keep the bus busy; more would only delay
+            // the first download.
             const AHEAD: usize = 2;
             self.upload(0)?;
             for piece in 1..pieces.len() + AHEAD {
@@ -125,18 +129,20 @@ impl FrameToEnqueue<'_> {
         Ok(())
     }
 
-    /// Records the end of a stage of a piece. The events with times come first: when the frame is done, so are they.
+    /// Records the end of a stage of a piece. The timed events are recorded first, so they are done when the slot's event is
+    /// done.
     fn record(&self, stream: &Stream, piece: usize, end: fn(&PieceEvents) -> &Event) -> Result<(), CudaError> {
         let timed = self.timer.iter().flat_map(|timer| timer.of_piece(piece, self.schedule.pieces.len()));
         timed.chain([&self.slot.events[piece]]).try_for_each(|events| stream.record(end(events)))
     }
 
-    /// Enqueues the upload of a piece, which is in the staging buffer on the staged path.
+    /// Enqueues the upload of a piece. On the staged path, the piece is already in the staging buffer.
     fn upload(&self, piece: usize) -> Result<(), CudaError> {
         let (stream, rects) = (self.streams.upload, &self.schedule.pieces[piece].upload[..]);
         let (buffers, to) = (&self.slot.source, &self.slot.planes.sources);
-        // SAFETY: the rectangles are in the source or the staging buffer, and in the slot's device memory, which live until the
-        // copy is complete: the frames by their owner's promise, the slot because it is leaked if that is not known.
+        // SAFETY: the source or the staging buffer holds the rectangles, and so does the slot's device memory. The maker of
+        // `ValidFrames` has promised that the source lives until the copy is complete. The slot does too, because it is leaked if
+        // a wait for the device fails.
         unsafe {
             match (self.route.paths[0], self.frames.source()) {
                 (TransferPath::Direct, FrameMemory::Host(from)) => copy_rects(stream, rects.iter().copied(), from, to)?,
@@ -165,8 +171,9 @@ impl FrameToEnqueue<'_> {
             stream.wait(&self.slot.events[piece].uploaded)?;
         }
         for section in sections {
-            // SAFETY: the planes are the frame's or the slot's, and the workspace is large enough for the whole frame; all live
-            // until the kernels have ended.
+            // SAFETY: the program was made for the planes of the frame and of the slot, and for the slot's workspace, which is
+            // large enough. The maker of `ValidFrames` has promised that the frame lives until the kernels have ended. The slot
+            // does too, because it is leaked if a wait fails.
             unsafe { self.program.enqueue(stream, section) }?;
         }
         self.record(stream, piece, |events| &events.processed)
@@ -184,8 +191,9 @@ impl FrameToEnqueue<'_> {
         }
         let (buffers, from) = (self.slot.downloads(is_cover), &self.slot.planes.destinations);
         let is_small = || rects.len() > MAX_COPIES || rects.iter().map(ByteRect::size).sum::<usize>() <= KERNEL_BYTES;
-        // SAFETY: the rectangles are in the slot's device memory, and in the destination or the staging buffer, which live
-        // until the copy is complete.
+        // SAFETY: the slot's device memory holds the rectangles, and so does the destination or the staging buffer. The maker of
+        // `ValidFrames` has promised that the destination lives until the copy is complete. The slot does too, because it is
+        // leaked if a wait fails.
         unsafe {
             match (self.route.paths[1], self.frames.destination()) {
                 (TransferPath::Direct, FrameMemory::Host(to)) => copy_rects(stream, rects.iter().copied(), from, to)?,
@@ -200,7 +208,7 @@ impl FrameToEnqueue<'_> {
                 _ => (),
             }
         }
-        // Bands of a staged frame are waited for one by one, of others only the end is.
+        // The bands of a staged frame are waited for one by one. For other frames only the last piece is.
         if self.route.paths[1] == TransferPath::Staged || is_last {
             self.record(stream, piece, |events| &events.downloaded)?;
         }
@@ -211,7 +219,7 @@ impl FrameToEnqueue<'_> {
 /// Enqueues copies of rectangles by the driver.
 ///
 /// # Safety
-/// As for [`Stream::copy`].
+/// The same as for [`Stream::copy`], for all rectangles in their planes.
 unsafe fn copy_rects<A: CopyAddress, B: CopyAddress>(
     stream: &Stream,
     rects: impl Iterator<Item = ByteRect>,
@@ -220,19 +228,20 @@ unsafe fn copy_rects<A: CopyAddress, B: CopyAddress>(
 ) -> Result<(), CudaError> {
     for rect in rects {
         let (from, to) = (rect.within(&from[rect.plane]), rect.within(&to[rect.plane]));
-        // SAFETY: the planes hold the rectangles, as the caller promises.
+        // SAFETY: the caller promises that both planes hold the rectangle and live until the copy is complete, that host memory
+        // is pinned, and that nobody else accesses the bytes.
         unsafe { stream.copy(&from, &to, rect.bytes, rect.rows) }?;
     }
     Ok(())
 }
 
-/// Launches that copy rectangles between planes in device memory and a staging buffer.
+/// The launches that copy rectangles between planes in device memory and a staging buffer.
 fn copies(rects: &[ByteRect], from: &[DevicePlane], to: &[DevicePlane]) -> Vec<Launch> {
     let copy = |rect: &ByteRect| ByteWrite::copy(*rect, 0, &from[rect.plane], &to[rect.plane]);
     bytes::launches(rects.iter().map(copy).collect())
 }
 
-/// Planes of a staging buffer as the device accesses them: at the address that the host does (unified addressing).
+/// The planes of a staging buffer for the device, which accesses them at the same addresses as the host (unified addressing).
 fn on_device(staging: &[HostPlaneMut]) -> Vec<DevicePlane> {
     let plane =
         |plane: &HostPlaneMut| DevicePlane { address: plane.address as u64, pitch: plane.pitch, len: plane.len };

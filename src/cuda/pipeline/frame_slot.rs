@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
-//! A frame slot: the memory and the events that one frame in flight has for itself. It is reused for frames of the same layouts,
-//! so nothing is allocated per frame.
+//! Frame slots. A slot has the memory and the events that one in-flight frame uses alone. Slots are reused for frames of the same
+//! layouts, so nothing is allocated per frame.
 
 use std::sync::Arc;
 
@@ -16,18 +16,19 @@ use crate::filter::plane::DevicePlane;
 
 /// The memory and the events of a frame.
 pub struct FrameSlot {
-    /// Unsplit: fields use the same memory.
+    /// The layouts without the split, because fields use the memory of the whole plane.
     layouts: Vec<PlaneLayout>,
     pub source: FrameBuffers,
     pub destination: FrameBuffers,
-    /// The planes that the kernels read and write, of which those of resident frames are their own.
+    /// The planes that the kernels read and write. If the source or the destination is resident, these are the planes of the
+    /// frame.
     pub planes: DevicePlanes,
     pub workspace: Workspace<DeviceMemory>,
-    /// The nodes of its weights.
+    /// The nodes of the frame's weights.
     pub nodes: Workspace<PinnedMemory>,
-    /// Orders the frame behind the streams of a resident source or destination.
+    /// Makes the frame wait for the streams of a resident source or destination.
     pub order: Event,
-    /// Of all pieces; without times, with which a frame takes longer.
+    /// The events of all pieces. They are not timed, because timed events would make a frame take longer.
     pub events: Vec<PieceEvents>,
 }
 
@@ -35,12 +36,12 @@ fn unsplit(layout: &PlaneLayout) -> PlaneLayout {
     PlaneLayout { split: Split::Whole, ..*layout }
 }
 
-/// Slots of no frame.
+/// Slots that no frame uses.
 #[derive(Default)]
 pub struct IdleSlots(Vec<FrameSlot>);
 
 impl IdleSlots {
-    /// A slot with everything that a frame on this route, in so many pieces, needs.
+    /// Returns a slot with everything that a frame on this route needs, for this many pieces.
     pub fn take(
         &mut self,
         frames: &ValidFrames,
@@ -48,7 +49,7 @@ impl IdleSlots {
         pieces: usize,
         stream: &Stream,
     ) -> Result<FrameSlot, CudaError> {
-        // Slots for other frames are freed first, so that the memory of both is never allocated together.
+        // Slots for other layouts are freed first, so that the memory of both is never allocated at the same time.
         self.0.retain(|slot| slot.layouts.iter().copied().eq(frames.layouts().iter().map(unsplit)));
         let mut slot = self.0.pop().map_or_else(|| FrameSlot::new(frames.layouts(), stream.device()), Ok)?;
         slot.reserve(route, pieces, stream)?;
@@ -69,7 +70,7 @@ impl IdleSlots {
 }
 
 impl FrameSlot {
-    /// For frames of these planes. No memory is allocated yet.
+    /// A slot for frames of these planes. No memory is allocated yet.
     fn new(layouts: &[PlaneLayout], device: &Arc<Device>) -> Result<Self, CudaError> {
         let layouts: Vec<PlaneLayout> = layouts.iter().map(unsplit).collect();
         Ok(Self {
@@ -84,7 +85,7 @@ impl FrameSlot {
         })
     }
 
-    /// Allocates what is needed and not there yet. A cover is made in the memory of the source.
+    /// Allocates what the route needs and the slot lacks. A cover is written to the device memory of the source.
     fn reserve(&mut self, route: &Route, pieces: usize, stream: &Stream) -> Result<(), CudaError> {
         let mut is_new = false;
         for (side, path) in route.paths.into_iter().enumerate() {
@@ -96,11 +97,11 @@ impl FrameSlot {
         while self.events.len() < pieces {
             self.events.push(PieceEvents::new(|| Event::new(stream.device()))?);
         }
-        // The stream clears the memory, and other streams use it.
+        // `stream` clears the memory, and other streams use it.
         if is_new { stream.synchronize() } else { Ok(()) }
     }
 
-    /// Where a frame is downloaded from.
+    /// The buffers that a frame is downloaded from.
     pub fn downloads(&self, is_cover: bool) -> &FrameBuffers {
         if is_cover { &self.source } else { &self.destination }
     }

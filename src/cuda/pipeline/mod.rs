@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
 //! The pipeline of an engine: an optional upload, the kernels, an optional download.
 //!
-//! A frame is enqueued as a whole. Frames in host memory are divided into bands, whose transfers overlap with the kernels of
-//! other bands, and completed later. Frames that stay on the device run on their own stream, and nothing waits for them; so do
-//! covers of such frames. Of a frame in host memory of which parts are covered, only what these need passes through the device.
+//! All work of a frame is enqueued by `submit`. A frame in host memory is divided into bands, whose transfers overlap with the
+//! kernels of other bands, and is completed later. A frame that stays on the device is enqueued on its own stream, and needs no
+//! completion. For a cover of a frame in host memory, only the bytes that it reads and writes pass through the device.
 
 mod enqueue;
 mod frame_slot;
@@ -39,35 +39,35 @@ use weights::WeightUploads;
 
 /// A frame that was submitted.
 pub enum Submission {
-    /// It has to be completed.
+    /// A frame that has to be completed.
     InFlight(Box<SubmittedFrame>),
-    /// It stays on the device and needs no completion.
+    /// A frame that stays on the device and needs no completion.
     Resident(Enqueued),
 }
 
-/// The frames of an engine on the device.
+/// The device's state for the frames of an engine: streams, jobs, slots and timers.
 pub struct Pipeline {
-    /// The number of bands of a frame; `None` for as many as measured fastest.
+    /// The number of bands of a frame; `None` for the number that was measured as fastest.
     pub bands: Option<usize>,
     copy_streams: Arc<CopyStreams>,
     compute: Stream,
     jobs: PreparedJobs,
     slots: IdleSlots,
     timers: Timers,
-    /// For frames that are blurred as a whole, and for frames of which parts are covered.
+    /// The waits for frames that are blurred as a whole, and for covers.
     waits: [AdaptiveWait; 2],
-    /// They copy to and from staging buffers.
+    /// The threads that copy to and from staging buffers.
     threads: Arc<Threads>,
-    /// Created with the first frame that stays on the device.
+    /// Created for the first frame that stays on the device.
     resident: Option<ResidentState>,
-    /// Created with the first such frame of which parts are covered in a copy.
+    /// Created for the first cover of such a frame into another buffer.
     frame_copy: Option<FrameCopy>,
-    /// Of soft covers.
+    /// The uploads of the weights of soft covers, for frames that stay on the device.
     weights: WeightUploads,
 }
 
 impl Pipeline {
-    /// On a device.
+    /// A pipeline on a device.
     pub fn new(shared: &SharedDevice) -> Result<Self, CudaError> {
         Ok(Self {
             bands: None,
@@ -84,7 +84,7 @@ impl Pipeline {
         })
     }
 
-    /// Enqueues a frame. Returns when its source has been staged or its upload is enqueued. The context is current.
+    /// Enqueues a frame. Returns when the source has been staged or its upload is enqueued. The context is current.
     pub fn submit(
         &mut self,
         selector: &mut KernelSelector,
@@ -101,7 +101,7 @@ impl Pipeline {
     }
 }
 
-/// The streams that order the accesses to the source and to the destination, if these are resident and have one.
+/// The streams that order accesses to a resident source and to a resident destination. `None` for a frame without a stream.
 fn streams_of(frames: &ValidFrames, device: &Arc<Device>) -> [Option<Stream>; 2] {
     fn handle<A>(frame: &FrameMemory<A>) -> Option<usize> {
         match frame {
@@ -109,12 +109,13 @@ fn streams_of(frames: &ValidFrames, device: &Arc<Device>) -> [Option<Stream>; 2]
             FrameMemory::Host(_) => None,
         }
     }
-    // SAFETY: whoever made the frames has promised that their streams are of this context and live until the work on them is done.
+    // SAFETY: the maker of the `ValidFrames` has promised that their streams belong to this context, and live until their work is
+    // done.
     let borrow = |handle: usize| unsafe { Stream::borrowed(handle, device) };
     [handle(frames.source()), handle(frames.destination())].map(|handle| handle.map(borrow))
 }
 
-/// What is in `slot`, which is made if there is none.
+/// The value in `slot`. If there is none, `make` makes it.
 fn get_or_make<T>(slot: &mut Option<T>, make: impl FnOnce() -> Result<T, CudaError>) -> Result<&mut T, CudaError> {
     match slot {
         Some(made) => Ok(made),

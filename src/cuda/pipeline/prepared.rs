@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! The jobs of the last frames as they are executed: what crosses the bus, and the programs for the addresses of the last frames.
+//! Prepared jobs: the jobs of the last frames, each with its schedule and with the programs for the addresses of the last frames.
 
 use std::slice;
 use std::sync::Arc;
@@ -14,19 +14,20 @@ use crate::filter::cover::Softness;
 use crate::filter::parts::Job;
 use crate::recent::Recent;
 
-/// As many as the engine keeps: regions of moving objects take turns with few strengths.
+/// The number of prepared jobs, equal to the number of jobs that the engine keeps. Moving regions alternate between few
+/// strengths.
 const JOBS: usize = 16;
-/// Programs of a job that are kept: pools of nine and of seven buffers make as many pairs of a source and a destination.
+/// The largest number of programs of a job. Pools of nine and of seven buffers make 63 pairs of a source and a destination.
 const PROGRAMS: usize = 64;
-/// Steps of all programs of a job that are kept, of 4 KB each. Covers, which have the most, have up to 44.
+/// The largest number of steps in all programs of a job. A step has 4 KB. Programs of covers have the most steps, up to 44.
 const MOST_STEPS: usize = 2048;
 
-/// The jobs of the last frames, and into what each was divided.
+/// The jobs of the last frames, by job and division.
 #[derive(Default)]
 pub struct PreparedJobs(Recent<(Arc<Job>, Division), PreparedJob>);
 
 impl PreparedJobs {
-    /// A job, prepared if it is new.
+    /// Returns a prepared job. Prepares it if it is new.
     pub fn get(&mut self, job: &Arc<Job>, division: Division) -> &mut PreparedJob {
         let make = || {
             let schedule = Arc::new(Schedule::new(job, division));
@@ -36,24 +37,24 @@ impl PreparedJobs {
     }
 }
 
-/// A job that was prepared.
+/// A prepared job.
 pub struct PreparedJob {
-    /// What crosses the bus, and when.
+    /// The schedule of what crosses the bus.
     pub schedule: Arc<Schedule>,
     programs: Recent<Addresses, Arc<Program>>,
 }
 
-/// What a program of a job depends on.
+/// Everything that a program of a job depends on.
 struct Addresses {
     planes: DevicePlanes,
     workspace: u64,
-    /// Which specialised kernels were ready, see [`JitCache::generation`](crate::cuda::jit::JitCache::generation).
+    /// The generation of the specialised kernels, see [`JitCache::generation`](crate::cuda::jit::JitCache::generation).
     jit_generation: u64,
 }
 
 impl PreparedJob {
-    /// The program for these planes, with workspace that is large enough, which `grow` replaces by so many bytes if it is not.
-    /// Requests specialised kernels for frames that keep needing them. The job is the one that was prepared.
+    /// Returns the program for these planes. If the workspace is too small, `grow` replaces it by one of the given number of
+    /// bytes. `job` is the prepared job. Requests specialised kernels if several frames in a row need the same ones.
     pub fn program(
         &mut self,
         selector: &mut KernelSelector,
@@ -62,7 +63,7 @@ impl PreparedJob {
         workspace: &mut Workspace<DeviceMemory>,
         grow: impl FnOnce(&mut Workspace<DeviceMemory>, usize) -> Result<(), CudaError>,
     ) -> Result<Arc<Program>, CudaError> {
-        // Read before kernels are chosen: one that gets ready meanwhile is chosen for the next frame.
+        // Read before kernels are chosen. A kernel that gets ready meanwhile is used from the next frame on.
         let jit_generation = selector.shared.jit.generation();
         let bands = &self.schedule.bands[..];
         let parts = if bands.is_empty() { slice::from_ref(&job.parts) } else { bands };
@@ -83,7 +84,7 @@ impl PreparedJob {
             grow(workspace, program.workspace_capacity())?;
             program = program_at(workspace.address())?;
         }
-        // A frame that is only copied says nothing about the kernels of the others, with which it may take turns.
+        // A frame that is only copied must not cancel the requests of blurred frames, with which it may alternate.
         if program.specialised.is_some()
             && let Some(request) = &mut selector.request
         {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
-//! The part of the pipeline for frames that stay on the device: ordering among streams of other owners, a workspace that frames
-//! of several streams share, and the times of some frames. The calling thread waits only for a frame without a stream, when the workspace
-//! grows, and for the upload of weights three frames ago.
+//! The part of the pipeline for frames that stay on the device. It orders the streams of other owners, shares one workspace
+//! between frames of several streams, and times some frames. The calling thread waits for the device in four cases: a frame has
+//! no stream, the workspace or the memory for weights grows, the upload of weights three frames ago is not complete, or enqueuing
+//! fails.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,8 +22,8 @@ use crate::filter::parts::Job;
 use crate::filter::plane::DevicePlane;
 
 impl Pipeline {
-    /// Enqueues a frame that stays on the device, on the destination's stream, else the source's, else the engine's. If a frame is
-    /// covered and its source and destination are not the same memory, the source is copied too.
+    /// Enqueues a frame that stays on the device: on the stream of the destination, else of the source, else of the engine. A
+    /// cover into another buffer also copies the planes that it does not write wholly.
     pub(super) fn submit_resident(
         &mut self,
         selector: &mut KernelSelector,
@@ -42,11 +43,13 @@ impl Pipeline {
         let (copied, frame_copy) = (copied_planes(job, &planes), &mut self.frame_copy);
         let (kernels, weights) = (&selector.prebuilt, &mut self.weights);
         let work = |workspace: u64| {
-            // SAFETY: the program is for the layouts and the planes of the frames, which live until the stream has done the
-            // work, as their owner promises; the workspace is large enough and this stream's alone.
+            // SAFETY: the context is current, and the program was made for these planes. The maker of `ValidFrames` has promised
+            // that they live until the stream has done the work. The workspace is large enough, and this stream has waited for
+            // its last use.
             let enqueue = |section: usize| unsafe { program.enqueue(stream, section) };
             if let Some(soft) = soft {
-                // SAFETY: the program has memory for the nodes at the beginning of the workspace.
+                // SAFETY: the context is current. The program has memory for the nodes at the beginning of the workspace, which
+                // this stream uses alone until the work is done.
                 unsafe { weights.enqueue(kernels, soft, workspace, stream) }?;
             }
             if job.accesses.is_none() {
@@ -72,7 +75,7 @@ impl Pipeline {
     }
 }
 
-/// The planes of the source that are copied before a frame is covered: none in place, nor those that are written wholly.
+/// The planes of the source that a cover copies: those that it does not write wholly, unless both frames have the same plane.
 fn copied_planes(job: &Job, planes: &DevicePlanes) -> Vec<usize> {
     let is_same = |plane: usize| {
         let (from, to) = (&planes.sources[plane], &planes.destinations[plane]);
@@ -81,7 +84,8 @@ fn copied_planes(job: &Job, planes: &DevicePlanes) -> Vec<usize> {
     job.copied_planes().into_iter().filter(|plane| !is_same(*plane)).collect()
 }
 
-/// The copy of a frame on a second stream, while what covers it is computed: it takes half as long.
+/// A second stream on which a frame is copied while its cover is computed. The copy takes half as long as the blurs of a few
+/// regions.
 pub struct FrameCopy {
     stream: Stream,
     begin: Event,
@@ -93,7 +97,8 @@ impl FrameCopy {
         Ok(Self { stream: Stream::new(device)?, begin: Event::new(device)?, end: Event::new(device)? })
     }
 
-    /// Enqueues a copy of planes of the source to the destination behind what is on `after`. `end` is its end.
+    /// Enqueues a copy of planes of the source to the destination. It waits for the work on `after`, and `end` is recorded behind
+    /// it.
     fn enqueue(&self, copied: &[usize], planes: &DevicePlanes, job: &Job, after: &Stream) -> Result<(), CudaError> {
         self.stream.wait_for(after, &self.begin)?;
         copy_planes(copied, planes, job, &self.stream)?;
@@ -101,19 +106,19 @@ impl FrameCopy {
     }
 }
 
-/// What was enqueued for such a frame.
+/// The result of submitting a frame that stays on the device.
 pub struct Enqueued {
     /// See `Program::specialised`.
     pub specialised: Option<bool>,
-    /// Whether the work is complete, because a frame has no stream.
+    /// Whether the work is complete already, because a frame has no stream.
     pub synchronized: bool,
-    /// How long the kernels of an earlier frame took.
+    /// The time that the kernels of an earlier frame took.
     pub kernel: Option<Duration>,
 }
 
-/// State kept between frames that stay on the device.
+/// The state that frames that stay on the device share.
 pub struct ResidentState {
-    /// Frees the memory after `use_of_workspace` has waited: fields are dropped in this order.
+    /// Dropped before `workspace`, because fields are dropped in this order: it waits for the last use of that memory.
     use_of_workspace: LastUse,
     workspace: Workspace<DeviceMemory>,
     /// Orders two streams.
@@ -122,13 +127,13 @@ pub struct ResidentState {
 
 /// The last use of the workspace.
 struct LastUse {
-    /// Its stream.
+    /// The stream of the last use; `None` if the workspace is not in use.
     stream: Option<usize>,
     end: Event,
 }
 
 impl LastUse {
-    /// Allocates workspace of so many bytes, when nothing uses the old one any more.
+    /// Replaces the workspace by one of `bytes` bytes, when nothing uses the old one any more.
     fn replace(
         &mut self,
         workspace: &mut Workspace<DeviceMemory>,
@@ -159,9 +164,9 @@ impl ResidentState {
         })
     }
 
-    /// Enqueues `work`, which enqueues the program, on `stream`, for a frame with these `streams`. It gets the address of the workspace.
-    /// What is enqueued later on the source's stream, such as writing the next frame into it, waits for this frame. What `work`
-    /// enqueues on another stream waits for `stream`, which waits for its end. The context is current.
+    /// Enqueues a frame with these `streams` on `stream`. `work` gets the address of the workspace and enqueues the program. Work
+    /// that is enqueued later on the source's stream, such as writing the next frame into it, waits for this frame. If `work`
+    /// uses a second stream, that stream waits for `stream`, and `stream` waits for its end. The context is current.
     pub fn enqueue(
         &mut self,
         Program { workspace_bytes, specialised, .. }: &Program,
@@ -180,7 +185,7 @@ impl ResidentState {
             stream.wait_for(source, &self.order)?;
         }
         let timer = timers.next(None, stream.device())?;
-        // The time of an earlier frame, which is done.
+        // The time of an earlier frame, if that is done.
         let kernel = timer.as_ref().and_then(|_| timers.read());
         if let Some(Timer { begin, .. }) = &timer {
             stream.record(begin)?;
@@ -205,12 +210,13 @@ impl ResidentState {
     }
 }
 
-/// Copies planes of the source to the destination. Both are on the device and do not overlap.
+/// Copies planes of the source to the destination. Both frames are on the device, and these planes do not overlap.
 fn copy_planes(copied: &[usize], planes: &DevicePlanes, job: &Job, stream: &Stream) -> Result<(), CudaError> {
     copied.iter().try_for_each(|plane| {
         let (from, to) = (&planes.sources[*plane], &planes.destinations[*plane]);
         let layout = &job.plan.layouts()[*plane];
-        // SAFETY: both planes hold the rows and live until the copy is complete, as the owner of the frames promises.
+        // SAFETY: `ValidFrames` proves that both planes hold all rows, and its maker has promised that they live until the copy
+        // is complete.
         unsafe { stream.copy(from, to, layout.row_bytes(), layout.height as usize) }
     })
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! A frame that was submitted to the device and not completed yet.
+//! A frame that has been submitted to the device and not completed yet.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,19 +13,20 @@ use crate::cuda::error::CudaError;
 use crate::cuda::transfer::schedule::Schedule;
 use crate::filter::plane::HostPlaneMut;
 
-/// How long a frame took by the device's clock, each from its first band to its last; those of several bands overlap. `None` for what
-/// the frame does not need, and for all if the frame was not timed.
+/// The times of a frame by the device's clock, and how it was transferred. A time runs from the first band to the last one; the
+/// times of upload, kernels and download overlap if there are several bands. A time is `None` if the frame does not need the
+/// step, or if it was not timed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Times {
-    /// Host to device.
+    /// The upload from host to device.
     pub upload: Option<Duration>,
     /// The kernels.
     pub kernel: Option<Duration>,
-    /// Device to host.
+    /// The download from device to host.
     pub download: Option<Duration>,
-    /// Bytes that the CPU copied to and from staging buffers.
+    /// The number of bytes that the CPU copied to and from staging buffers.
     pub bytes_copied: usize,
-    /// Whether the source and the destination were in pinned memory that the device accessed directly.
+    /// Whether the device accessed the source, and the destination, directly in pinned memory.
     pub direct: [bool; 2],
 }
 
@@ -34,50 +35,51 @@ pub struct Times {
 pub struct SubmitError {
     /// The cause.
     pub error: CudaError,
-    /// Whether the device has stopped using the frame's memory. Otherwise it may still read and write it, and nobody else may.
+    /// Whether the device has stopped using the frame's memory. Otherwise the device may still access it, and nobody else may.
     pub settled: bool,
 }
 
 impl From<CudaError> for SubmitError {
-    /// A failure before anything was enqueued.
+    /// Converts an error that occurred before anything was enqueued.
     fn from(error: CudaError) -> Self {
         Self { error, settled: true }
     }
 }
 
-/// A frame in flight. Dropping it waits for the device and discards the output.
+/// An in-flight frame. Dropping it waits for the device and discards the output.
 pub struct SubmittedFrame {
-    /// `None` once the device has stopped using it, or when that can never be known.
+    /// The slot. `None` when the device has stopped using it, or when the slot was leaked because a wait failed.
     pub(super) slot: Option<FrameSlot>,
-    /// Of a frame that is timed.
+    /// The timer, if the frame is timed.
     pub(super) timer: Option<Timer>,
     pub(super) schedule: Arc<Schedule>,
     pub(super) route: Route,
-    /// Where the frame is downloaded to; empty if it stays on the device.
+    /// The planes that the frame is downloaded to; empty if the destination is in device memory.
     pub(super) destination: Vec<HostPlaneMut>,
     pub(super) times: Times,
     pub(super) started: Instant,
     /// See `Program::specialised`.
     pub specialised: Option<bool>,
     pub(super) device: Arc<Device>,
-    /// Counts it, see [`crate::cuda::transfer::CopyStreams::in_flight`].
+    /// Counts the frame, see [`crate::cuda::transfer::CopyStreams::in_flight`].
     pub(super) _in_flight: Arc<()>,
 }
 
-// SAFETY: the planes of `destination` belong to no thread. The owner of the frame's memory keeps them alive and unaccessed until
-// the frame is completed, which may happen on any thread.
+// SAFETY: the planes of `destination` are bound to no thread. The owner of the frame's memory keeps them alive, and lets nobody
+// access them, until the frame is completed. This may happen on any thread.
 unsafe impl Send for SubmittedFrame {}
 
 impl Drop for SubmittedFrame {
     fn drop(&mut self) {
-        // The owner of the frame's memory has called `settle` before, if it has to know the outcome.
+        // If the owner of the frame's memory has to know the outcome, it has called `settle` before.
         let _ = self.settle();
     }
 }
 
 impl SubmittedFrame {
-    /// Waits until the device no longer uses the frame, whatever the outcome of the blur. If this fails, the device may still
-    /// read and write the frame's memory: nobody may use, free or unregister it any more. Staging buffers are leaked then.
+    /// Waits until the device no longer uses the frame, even if the blur failed. If the wait fails, the slot is leaked. If the
+    /// device accesses the frame's memory directly, `settle` then returns the error: the device may still access that memory, and
+    /// nobody may use, free or unregister it any more.
     pub fn settle(&mut self) -> Result<(), CudaError> {
         let Some(slot) = self.slot.take() else { return Ok(()) };
         let settled = self.device.enter().and_then(|current| {
@@ -86,7 +88,7 @@ impl SubmittedFrame {
         });
         match settled {
             Ok(_current) => {
-                // While the context is current.
+                // Dropped while the context is current.
                 drop((slot, self.timer.take()));
                 Ok(())
             }
@@ -97,16 +99,16 @@ impl SubmittedFrame {
         }
     }
 
-    /// The end of its last piece.
+    /// The event at the end of the last piece.
     fn downloaded<'a>(&self, slot: &'a FrameSlot) -> &'a Event {
         &slot.events[self.schedule.pieces.len() - 1].downloaded
     }
 
-    /// Whether it can be completed without waiting.
+    /// Whether the frame can be completed without waiting.
     pub fn is_done(&self) -> bool {
         let Some(slot) = &self.slot else { return true };
         let Ok(_current) = self.device.enter() else { return true };
-        // A failure is reported when the frame is completed.
+        // If the query fails, completing the frame reports the error.
         self.downloaded(slot).is_done().unwrap_or(true)
     }
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Frames with an upload, a download or both: each has a slot while it is in flight, and the oldest one is waited for.
+//! Frames with an upload, a download or both. Each has a slot while it is in flight, and is waited for in the order of
+//! submission.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -81,19 +82,18 @@ impl Pipeline {
         })
     }
 
-    /// Waits for the oldest frame in flight and copies it out of its staging buffer. The context is current. On an error the
-    /// destination of a frame is undefined, unless it is covered in place, which leaves it unchanged, and the frame has to be
-    /// settled.
+    /// Waits for the oldest in-flight frame, and copies it out of its staging buffer. The context is current. After an error the
+    /// frame has to be settled. A frame that is covered in place is then unchanged, and any other destination is undefined.
     pub fn complete(&mut self, frame: &mut SubmittedFrame) -> Result<Times, CudaError> {
         let Some(slot) = &frame.slot else { return Ok(frame.times) };
         let (route, schedule) = (frame.route, &frame.schedule);
         let wait = &mut self.waits[usize::from(route.is_cover)];
-        // Behind other frames the expected time is not known, and delay matters less because the device has more to do.
+        // Behind other frames the expected time is not known, and a delay matters less because the device has more work.
         let is_alone = route.is_alone && self.copy_streams.in_flight() == 1;
         let mut completion = Completion { frame, slot, wait, is_alone };
         let last = &slot.events[schedule.pieces.len() - 1];
         if route.is_cover {
-            // Threads wake up while the download runs, and write when nothing fails any more.
+            // Threads wake up while the download runs. They write the frame only after it, when the device can no longer fail.
             completion.unstage(&self.threads, &[&[], &schedule.writes], |completion, rects| {
                 if rects == 0 {
                     return completion.wait(&last.processed);
@@ -114,12 +114,12 @@ impl Pipeline {
     }
 }
 
-/// The end of a frame.
+/// The completion of a frame.
 struct Completion<'a> {
     frame: &'a SubmittedFrame,
     slot: &'a FrameSlot,
     wait: &'a mut AdaptiveWait,
-    /// Whether no other frame is in flight, or was when it was submitted.
+    /// Whether no other frame is in flight, and none was when this frame was submitted.
     is_alone: bool,
 }
 
@@ -132,19 +132,19 @@ impl Completion<'_> {
         }
     }
 
-    /// The times of the frame, all of which is done.
+    /// The times of the frame. All its work is done.
     fn times(&mut self) -> Result<Times, CudaError> {
         let (route, mut times) = (self.frame.route, self.frame.times);
         let Some(Timer { begin, first, last }) = &self.frame.timer else { return Ok(times) };
         if self.is_alone {
-            // The bands of a frame in a staging buffer are waited for one by one.
+            // The bands of a staged frame are waited for one by one, so the first wait is for the first band.
             let first_wait = if !route.is_cover && route.paths[1] == TransferPath::Staged { first } else { last };
             self.wait.observe(begin.elapsed_until(&first_wait.downloaded)?);
         }
         if route.paths[0] != TransferPath::Resident {
             times.upload = Some(begin.elapsed_until(&last.uploaded)?);
         }
-        // The kernels of a cover begin when all is uploaded.
+        // The kernels of a cover begin when the last piece has been uploaded.
         let from = if route.is_cover { last } else { first };
         times.kernel = Some(from.uploaded.elapsed_until(&last.processed)?);
         if route.paths[1] != TransferPath::Resident {
@@ -153,7 +153,8 @@ impl Completion<'_> {
         Ok(times)
     }
 
-    /// Copies rectangles out of the staging buffer, those with each index when the wait for them has returned.
+    /// Copies rectangles out of the staging buffer. `wait` is called with each index; the rectangles with this index are copied
+    /// after it.
     fn unstage(
         &mut self,
         threads: &Threads,
@@ -163,14 +164,15 @@ impl Completion<'_> {
         let staging = self.slot.downloads(self.frame.route.is_cover).staging_planes();
         let staging: Vec<_> = staging.iter().map(HostPlaneMut::as_const).collect();
         let planes = SharedPlanes::new(&staging, &self.frame.destination);
-        // SAFETY: the destination is valid and has the slot's layouts; the owner of its memory lets nobody access it before
-        // the frame is completed; each byte is copied once, after its download.
+        // SAFETY: `ValidFrames` proves that the destination holds the rectangle, and the staging buffer has the same layouts. The
+        // owner of the destination lets nobody access it before the frame is completed. Each byte is copied once, after its
+        // download.
         let copy = |rect: &ByteRect| unsafe { planes.copy(rect) };
         ThreadedCopy::new(rects.iter().copied()).copy_out(threads, copy, &mut |index| wait(self, index))
     }
 }
 
-/// The planes of a frame in host memory.
+/// The planes of a frame in host memory; none for a frame in device memory.
 fn host_planes(frame: &FrameMemory<*mut u8>) -> Vec<HostPlaneMut> {
     match frame {
         FrameMemory::Host(planes) => planes.clone(),
