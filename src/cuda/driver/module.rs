@@ -78,7 +78,7 @@ impl Module {
     /// meanwhile.
     ///
     /// # Safety
-    /// The image is a complete CUBIN, or PTX text without a NUL. The driver does not validate it.
+    /// The image is a complete CUBIN, or PTX text that has no NUL except at its end. The driver does not validate it.
     pub unsafe fn load(mut image: Vec<u8>, device: &Arc<Device>) -> Result<Self, CudaError> {
         let _current = device.enter()?;
         let mut link = None;

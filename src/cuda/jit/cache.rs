@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MPL-2.0
-//! The kernels of a device that are compiled in the background while others serve: by NVRTC, or by the driver from PTX.
+//! The kernels that are compiled in the background for the device of a context, by NVRTC or by the driver from PTX. Until then,
+//! frames use other kernels.
 //!
-//! An engine asks for a kernel at every frame and gets an answer at once. A background thread makes the requested kernels, one
-//! after the other, and ends when none is left. A kernel that could not be made is not tried again, unless a thread or memory was
-//! short.
+//! An engine looks for a kernel at each frame, and gets an answer at once. A background thread compiles the requested kernels one
+//! after the other, and ends when the queue is empty. If a kernel could not be compiled, it is not tried again, unless the cause
+//! was that no thread could be started or that memory was short.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -36,33 +37,33 @@ const HEADERS: [(&str, &str); 10] = headers![
     "warp.cuh"
 ];
 
-/// Of one device.
+/// The largest number of kernels and parts in a cache.
 const MAX_SPECIALISATIONS: usize = 256;
 
-/// A kernel for which no thread started, or for which the device had no memory, may be requested again after this time. Memory is
-/// often short only while a pipeline starts. While it stays short, each kernel of a program is compiled, for about a second, every
-/// 10 s.
+/// The time after which a kernel may be requested again if no thread could be started for it, or if the device had no memory for
+/// it. Memory is often short only while a pipeline starts. While it stays short, each kernel of a program is compiled every 10 s,
+/// which takes about a second.
 const RETRY: Duration = Duration::from_secs(10);
 
-/// What the background thread is doing.
+/// The state of the background thread.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct JitStatus {
-    /// It is making a kernel.
+    /// Whether the thread is compiling kernels.
     pub compiling: bool,
-    /// How long the last one took, from taking it from the queue to having it loaded.
+    /// The time of the last kernel, from taking its request from the queue to loading it.
     pub last: Option<Duration>,
 }
 
-/// What is compiled in the background.
+/// A unit that is compiled in the background.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Compilation {
-    /// A part of the prebuilt kernels, from PTX.
+    /// A part of the prebuilt kernels, which the driver compiles from PTX.
     Part(Image, Part),
     /// A kernel that NVRTC compiles.
     Direct(DirectKernel),
 }
 
-/// For the log.
+/// Displays the part or the macros, for the log.
 impl std::fmt::Display for Compilation {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
@@ -73,10 +74,11 @@ impl std::fmt::Display for Compilation {
 }
 
 enum Entry {
-    /// In the queue, requested by this many engines.
+    /// In the queue, with the number of its requests.
     Queued(usize),
     Compiling,
-    /// Never removed, so that the kernels stay loaded. Those of a part are with the others that are prebuilt.
+    /// Compiled and loaded. The entry is never removed, so that the kernels stay loaded. It is `None` for a part, whose kernels
+    /// are in [`PrebuiltKernels`].
     Ready(Option<Arc<LoadedKernels>>),
     Failed,
 }
@@ -88,12 +90,13 @@ struct State {
     /// Whether the background thread is running.
     is_running: bool,
     last: Option<Duration>,
-    /// When a thread or memory was short for a kernel, the last time.
+    /// The last time at which no thread could be started for a kernel, or memory was short.
     postponed: HashMap<Compilation, Instant>,
 }
 
 impl State {
-    /// Lets a kernel be requested again after [`RETRY`]. Returns the level at which the reason is logged.
+    /// Removes the entry, so that the kernel can be requested again after [`RETRY`]. Returns the level at which the reason is
+    /// logged.
     fn postpone(&mut self, key: Compilation) -> Level {
         self.entries.remove(&key);
         let is_first = self.postponed.insert(key, Instant::now()).is_none();
@@ -101,7 +104,7 @@ impl State {
     }
 }
 
-/// The kernels of a device that are compiled in the background.
+/// The kernels that are compiled in the background for a device.
 pub struct JitCache {
     device: Arc<Device>,
     compiler: &'static LazyNvrtc,
@@ -110,12 +113,12 @@ pub struct JitCache {
 }
 
 impl JitCache {
-    /// Without kernels.
+    /// A cache without kernels.
     pub fn new(device: Arc<Device>, compiler: &'static LazyNvrtc) -> Self {
         Self { device, compiler, state: Mutex::default(), generation: AtomicU64::new(0) }
     }
 
-    /// A kernel that NVRTC has compiled, if it is ready. Never waits for a compilation.
+    /// Returns a kernel of NVRTC if it is ready. Never waits for a compilation.
     pub fn get(&self, kernel: DirectKernel) -> Option<Arc<LoadedKernels>> {
         match lock(&self.state).entries.get(&Compilation::Direct(kernel)) {
             Some(Entry::Ready(kernels)) => kernels.clone(),
@@ -123,19 +126,19 @@ impl JitCache {
         }
     }
 
-    /// A number that changes with every kernel that gets ready: while it stays the same, [`JitCache::get`] returns the same.
+    /// A number that changes whenever a kernel gets ready. While it stays the same, [`JitCache::get`] returns the same results.
     pub fn generation(&self) -> u64 {
         self.generation.load(Ordering::Acquire)
     }
 
-    /// What the background thread is doing.
+    /// The state of the background thread.
     pub fn status(&self) -> JitStatus {
         let state = lock(&self.state);
         JitStatus { compiling: state.is_running, last: state.last }
     }
 
-    /// Requests kernels for an engine with these prebuilt ones; also again, because those for which memory was short can be made
-    /// later. Returns whether the engine has to cancel the request when it no longer needs them.
+    /// Requests a kernel for an engine with these prebuilt kernels. A request can be repeated, because a kernel for which memory
+    /// was short may be possible later. Returns whether the engine has to cancel the request when it no longer needs the kernel.
     pub fn request(self: &Arc<Self>, key: Compilation, prebuilt: &Arc<PrebuiltKernels>) -> bool {
         let mut state = lock(&self.state);
         let has_capacity = state.entries.len() < MAX_SPECIALISATIONS;
@@ -174,8 +177,8 @@ impl JitCache {
         true
     }
 
-    /// Cancels a request. The kernel is not made if no other engine requests it and it has not been started. After a kernel was
-    /// postponed, an engine may cancel a request that another one has repeated; that one requests again.
+    /// Cancels a request. The kernel is not compiled if this was its only request and its compilation has not started. After a
+    /// kernel was postponed, an engine may cancel the request of another engine by this. The other engine then requests it again.
     pub fn cancel(&self, key: &Compilation) {
         let mut state = lock(&self.state);
         match state.entries.get_mut(key) {
@@ -188,7 +191,7 @@ impl JitCache {
         }
     }
 
-    /// The background thread: makes the queued kernels, one after the other.
+    /// The background thread: compiles the queued kernels, one after the other.
     fn make_queued(&self) {
         loop {
             let (key, prebuilt) = {
@@ -201,7 +204,7 @@ impl JitCache {
                 next
             };
             let started = Instant::now();
-            // A panic must not leave the entry compiling for ever.
+            // Without this, a panic would leave the entry in the state `Compiling` for ever.
             let attempt = std::panic::AssertUnwindSafe(|| match key {
                 Compilation::Part(_, part) => Ok(prebuilt.part(part).map(|_| None)?),
                 Compilation::Direct(kernel) => self.compile(&kernel).map(|kernels| Some(Arc::new(kernels))),
@@ -242,7 +245,7 @@ impl JitCache {
     fn compile(&self, kernel: &DirectKernel) -> Result<LoadedKernels, JitError> {
         let nvrtc = self.compiler.get().ok_or(JitError::Unavailable)?;
         let target = nvrtc.target(self.device.capability(), self.device.driver())?;
-        // Launches on the device overlap, so every kernel has to wait for the one ahead of it.
+        // Launches overlap on this device, so each kernel has to wait for the previous one.
         if waits_for_previous(self.device.capability()) && !waits_for_previous(target.capability()) {
             return Err(NvrtcError::UnsupportedDevice(nvrtc.version()).into());
         }
@@ -254,7 +257,7 @@ impl JitCache {
         if !output.is_empty() {
             log(Level::Debug, || format!("NVRTC {major}.{minor} reports: {output}"));
         }
-        // SAFETY: the image is the compiler's output.
+        // SAFETY: NVRTC returns a complete CUBIN, or PTX whose only NUL is at its end.
         let module = unsafe { Module::load(image, &self.device) }?;
         Ok(LoadedKernels::new(module, [kernel.kernel()])?)
     }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Why a specialised kernel was not made.
+//! Errors of compiling and loading kernels in the background.
 
 use crate::cuda::error::CudaError;
 
-/// The oldest NVRTC that may compile kernels. Those that 11.8 and 12.0 compile blur ARGB wrongly (seen on an H200).
+/// The oldest supported NVRTC. Kernels that NVRTC 11.8 or 12.0 compiles blur ARGB wrongly (seen on an H200).
 pub const NVRTC_NEEDED: (i32, i32) = (12, 1);
 
 /// Why NVRTC returned no image.
@@ -26,10 +26,10 @@ pub enum NvrtcError {
     Failed { status: String, log: String },
 }
 
-/// Why a specialised kernel was not made.
+/// Why a kernel was not compiled or loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum JitError {
-    /// NVRTC is not available. That is logged once, when it is opened.
+    /// NVRTC is not available. The reason is logged once, when NVRTC is opened.
     #[error("NVRTC is not available")]
     Unavailable,
     /// NVRTC failed.
@@ -44,7 +44,7 @@ pub enum JitError {
 }
 
 impl JitError {
-    /// Whether the device had no memory for the kernel.
+    /// Whether the device had too little memory for the kernel.
     pub fn is_out_of_memory(&self) -> bool {
         matches!(self, Self::Cuda(error) if error.is_out_of_memory())
     }

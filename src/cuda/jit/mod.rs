@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Kernels that are compiled in the background, by NVRTC or by the driver, for frames that keep needing them.
+//! Kernels that are compiled in the background, by NVRTC or by the driver, when several frames in a row need them.
 
 mod cache;
 mod error;

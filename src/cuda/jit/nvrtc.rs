@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
-//! NVRTC, NVIDIA's run-time compiler for CUDA C++, opened at run time if it is installed.
+//! NVRTC, NVIDIA's run-time compiler for CUDA C++. It is opened at run time if it is installed.
 //!
-//! Not through cudarc, which knows fewer of the library's names and panics if a function is missing.
+//! cudarc is not used for it, because cudarc knows fewer names of the library, and panics if a function is missing.
 
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::ptr;
@@ -14,23 +14,23 @@ use super::error::{NVRTC_NEEDED, NvrtcError};
 use crate::libraries::{System, functions};
 use crate::process::{Level, lock, log};
 
-/// The environment variable with the path of the library, instead of the usual names.
+/// The environment variable with the path of the library. If it is set, the usual names are not tried.
 pub const LIBRARY_VARIABLE: &str = "CUDAGAUSSBLUR_NVRTC";
 
-/// NVRTC, opened when the first kernel is requested. Whether it can be used is logged then.
+/// NVRTC, opened when the first kernel is requested. The result of opening it is logged then.
 #[derive(Default)]
 pub struct LazyNvrtc {
     opened: OnceLock<Result<Nvrtc, NvrtcError>>,
     users: Mutex<usize>,
-    /// Notified when the last user leaves.
+    /// Notified when no user is left.
     idle: Condvar,
 }
 
-/// A thread that may be compiling, until this is dropped.
+/// Counts a thread that may be compiling, until it is dropped.
 pub struct NvrtcUser(&'static LazyNvrtc);
 
 impl LazyNvrtc {
-    /// Not opened yet.
+    /// NVRTC that is not opened yet.
     pub const fn new() -> Self {
         Self { opened: OnceLock::new(), users: Mutex::new(0), idle: Condvar::new() }
     }
@@ -41,13 +41,13 @@ impl LazyNvrtc {
         NvrtcUser(self)
     }
 
-    /// Waits until no thread compiles, but no longer than this. Returns whether none does.
+    /// Waits until no thread compiles, for at most `timeout`. Returns whether no thread compiles.
     pub fn wait_until_idle(&self, timeout: Duration) -> bool {
         let waited = self.idle.wait_timeout_while(lock(&self.users), timeout, |users| *users > 0);
         waited.is_ok_and(|(users, _)| *users == 0)
     }
 
-    /// The compiler, `None` if it cannot be used.
+    /// Returns the compiler, or `None` if it cannot be used. Opens it on the first call.
     pub fn get(&self) -> Option<&Nvrtc> {
         let mut is_new = false;
         let opened = self.opened.get_or_init(|| {
@@ -89,10 +89,10 @@ functions! {
         ]
         unsafe [
             /// # Safety
-            /// There is room for as many as `architecture_count` says.
+            /// `architectures` points to the number of elements that `architecture_count` returns.
             architectures(architectures: *mut c_int) -> Status = "nvrtcGetSupportedArchs";
             /// # Safety
-            /// The strings, and as many `headers` as `count` says with their `names`, end with a NUL.
+            /// All strings end with a NUL, and `headers` and `names` have `count` elements.
             create(
                 program: &mut Handle, source: *const c_char, name: *const c_char, count: c_int,
                 headers: *const *const c_char, names: *const *const c_char
@@ -101,49 +101,49 @@ functions! {
             /// The program is valid.
             destroy(program: &mut Handle) -> Status = "nvrtcDestroyProgram";
             /// # Safety
-            /// The program is valid; as many options as `count` says end with a NUL.
+            /// The program is valid. `options` has `count` strings, which end with a NUL.
             compile(program: Handle, count: c_int, options: *const *const c_char) -> Status = "nvrtcCompileProgram";
             /// # Safety
             /// The program is valid.
             log_size(program: Handle, bytes: &mut usize) -> Status = "nvrtcGetProgramLogSize";
             /// # Safety
-            /// The program is valid; there is room for `log_size` bytes.
+            /// The program is valid. `to` points to the number of bytes that `log_size` returns.
             log(program: Handle, to: *mut c_char) -> Status = "nvrtcGetProgramLog";
             /// # Safety
             /// The program is valid.
             cubin_size(program: Handle, bytes: &mut usize) -> Status = "nvrtcGetCUBINSize";
             /// # Safety
-            /// The program is valid; there is room for `cubin_size` bytes.
+            /// The program is valid. `to` points to the number of bytes that `cubin_size` returns.
             cubin(program: Handle, to: *mut c_char) -> Status = "nvrtcGetCUBIN";
             /// # Safety
             /// The program is valid.
             ptx_size(program: Handle, bytes: &mut usize) -> Status = "nvrtcGetPTXSize";
             /// # Safety
-            /// The program is valid; there is room for `ptx_size` bytes.
+            /// The program is valid. `to` points to the number of bytes that `ptx_size` returns.
             ptx(program: Handle, to: *mut c_char) -> Status = "nvrtcGetPTX";
         ]
     }
 }
 
-/// The compiler. It is never closed, because it keeps threads and tables.
+/// The compiler. The library is never closed, because it keeps threads running and tables in memory.
 pub struct Nvrtc {
     functions: Functions,
     version: (i32, i32),
-    /// The compute capabilities that it can compile for, as 10 × major + minor.
+    /// The compute capabilities that NVRTC can compile for, as 10 × major + minor.
     architectures: Vec<i32>,
 }
 
-/// The architecture to compile for. It displays as NVRTC expects it: `sm_` for machine code, `compute_` for PTX.
+/// The architecture to compile for. Its `Display` is NVRTC's name: `sm_` for machine code, `compute_` for PTX.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Target {
     /// Machine code for this architecture.
     Cubin(i32),
-    /// PTX for this virtual architecture, which the driver compiles when it is loaded.
+    /// PTX for this virtual architecture. The driver compiles it when it is loaded.
     Ptx(i32),
 }
 
 impl Target {
-    /// The compute capability that it is compiled for.
+    /// The compute capability of the architecture.
     pub fn capability(self) -> (i32, i32) {
         let (Self::Cubin(architecture) | Self::Ptx(architecture)) = self;
         (architecture / 10, architecture % 10)
@@ -160,13 +160,13 @@ impl std::fmt::Display for Target {
 }
 
 impl Nvrtc {
-    /// Opens the first library that can be used. Fails with the reason of the first that was found.
+    /// Opens the first library that can be used. If there is none, the error is that of the first library that was found.
     pub fn open() -> Result<Self, NvrtcError> {
         let named = std::env::var(LIBRARY_VARIABLE).ok().filter(|path| !path.is_empty());
         let names: Vec<&str> = named.as_deref().map_or(System::CURRENT.nvrtc.to_vec(), |path| vec![path]);
         let mut refused = None;
         for name in &names {
-            // SAFETY: NVRTC's initialisers need nothing from this process.
+            // SAFETY: loading NVRTC runs its initialisers, which need nothing from this process.
             let Ok(library) = (unsafe { Library::new(*name) }) else { continue };
             match Self::new(name, library) {
                 Ok(nvrtc) => return Ok(nvrtc),
@@ -186,7 +186,7 @@ impl Nvrtc {
         let mut architectures = Vec::new();
         if functions.architecture_count(&mut count) == 0 {
             architectures.resize(usize::try_from(count).unwrap_or(0), 0);
-            // SAFETY: there is room for as many as the library says.
+            // SAFETY: the vector has the number of elements that the library has returned.
             if unsafe { functions.architectures(architectures.as_mut_ptr()) } != 0 {
                 architectures.clear();
             }
@@ -194,12 +194,13 @@ impl Nvrtc {
         Ok(Self { functions, version: (major, minor), architectures })
     }
 
-    /// Its version: major, minor.
+    /// The version of NVRTC: major, minor.
     pub fn version(&self) -> (i32, i32) {
         self.version
     }
 
-    /// What to compile for on a device: its own machine code, else the nearest PTX, if a driver for CUDA `driver` accepts that.
+    /// Chooses what to compile for a device: its own machine code, else the nearest PTX, if the driver for CUDA `driver` accepts
+    /// it.
     pub fn target(&self, capability: (i32, i32), driver: (i32, i32)) -> Result<Target, NvrtcError> {
         let own = capability.0 * 10 + capability.1;
         if self.architectures.contains(&own) {
@@ -213,7 +214,7 @@ impl Nvrtc {
         }
     }
 
-    /// Compiles `source`, which includes the `headers` (name, text). Returns the image and the compiler's log.
+    /// Compiles `source`, which includes the `headers` (name, text). Returns the image and the log of the compiler.
     pub fn compile(
         &self,
         source: &str,
@@ -229,8 +230,8 @@ impl Nvrtc {
         let pointers = |texts: &[CString]| texts.iter().map(|text| text.as_ptr()).collect::<Vec<_>>();
         let (names, contents, options) = (pointers(&names), pointers(&contents), pointers(&options));
         let mut program = Program(ptr::null_mut(), &self.functions);
-        // SAFETY: all strings live until the end of this function; `create` sets the program before it is used; two functions
-        // that are passed together are for one result.
+        // SAFETY: all strings end with a NUL and live until the end of this function, and the arrays have the lengths that are
+        // passed. `create` sets the program before it is used. The two functions of each `result` are for the same result.
         unsafe {
             let created = self.functions.create(
                 &mut program.0,
@@ -254,10 +255,10 @@ impl Nvrtc {
         }
     }
 
-    /// A result of a compilation, from the functions that return its size and its bytes.
+    /// Returns a result of a compilation. `size` and `copy` are the functions that return its size and its bytes.
     ///
     /// # Safety
-    /// `create` has set the program. The functions are for the same result.
+    /// `create` has set the program. `size` and `copy` are for the same result.
     unsafe fn result(
         &self,
         program: &Program<'_>,
@@ -265,7 +266,8 @@ impl Nvrtc {
         copy: unsafe fn(&Functions, Handle, *mut c_char) -> Status,
     ) -> Result<Vec<u8>, NvrtcError> {
         let mut bytes = 0;
-        // SAFETY: the program is valid, as the caller promises, and the buffer is as large as the library says.
+        // SAFETY: the caller promises that the program is valid and that both functions are for one result, so `buffer` is as
+        // large as the library says.
         unsafe {
             self.check(size(&self.functions, program.0, &mut bytes), "")?;
             let mut buffer = vec![0_u8; bytes];
@@ -274,7 +276,7 @@ impl Nvrtc {
         }
     }
 
-    /// An error with the compiler's log, if a function failed.
+    /// Returns an error with the compiler's log if `status` is a failure.
     fn check(&self, status: Status, log: &str) -> Result<(), NvrtcError> {
         if status == 0 {
             return Ok(());
@@ -285,13 +287,13 @@ impl Nvrtc {
     }
 }
 
-/// A program of the library, destroyed on drop.
+/// A program of the library. Dropping it destroys it.
 struct Program<'a>(Handle, &'a Functions);
 
 impl Drop for Program<'_> {
     fn drop(&mut self) {
         if !self.0.is_null() {
-            // SAFETY: `create` made the program, and it is destroyed once.
+            // SAFETY: `create` made the program, and it is destroyed only here.
             unsafe { self.1.destroy(&mut self.0) };
         }
     }
