@@ -29,7 +29,7 @@ pub fn launch(operation: &Operation, rect: Rect, rows: impl Fn(&View) -> DeviceP
     let [src, dst, premultiplied] = [Some(source), destination, premultiplied].map(plane);
     let layout = &source.field.layout;
     let channels = u32::from(layout.channels);
-    // Each sample of a pixel is a channel of its own; for packed 4:2:2, each sample of a pair of pixels.
+    // Each sample of a pixel is processed as one channel; for packed 4:2:2, each sample of a pair of pixels.
     let samples = (0..channels as usize).map(|first| Channel { first, step: channels as usize, shift: 0 });
     let (alpha_src, alpha_channel, [alpha_width, alpha_height], alpha_subsampling) = match alpha {
         Some(source @ AlphaSource::Plane { subsampling, .. }) => {

@@ -103,7 +103,7 @@ struct Group {
 struct ImageName {
     /// The compute capability that the image was built for.
     capability: (i32, i32),
-    /// `general-` and the architecture, or `ptx`.
+    /// `general-` and the architecture, or `general-ptx`.
     name: &'static str,
 }
 
@@ -156,7 +156,7 @@ impl ImageSet {
         self.group.is_portable
     }
 
-    /// `general-` and the architecture that the images were built for, or `ptx`.
+    /// `general-` and the architecture that the images were built for, or `general-ptx`.
     pub fn name(&self) -> &'static str {
         self.image.name
     }

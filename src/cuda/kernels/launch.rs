@@ -47,8 +47,8 @@ impl Launch {
     /// refers to lives. With `overlap`, `function` was compiled for sm_90 or later.
     pub unsafe fn enqueue(&self, function: Function, stream: &Stream, overlap: bool) -> Result<(), CudaError> {
         // SAFETY: the parameter and the grid were made for this kernel, and the caller promises that `function` is this kernel.
-        // With `overlap`, all kernels except those of `Alpha` wait for the earlier kernels before they access memory. The caller
-        // promises the lifetimes of the function and of the memory.
+        // The kernels of `Alpha` are launched without overlap; all other kernels wait for the earlier kernels before they access
+        // memory. The caller promises the lifetimes of the function and of the memory.
         unsafe {
             match &self.args {
                 Args::Alpha(args) => stream.launch(function, self.grid, args, false),
