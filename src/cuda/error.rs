@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: MPL-2.0
-//! The errors of the CUDA backend. Each message is one sentence with cause and cure.
+//! The errors of the CUDA backend. Each message is one sentence with the cause and the remedy.
 
 use std::ffi::{CStr, c_char};
 
 use super::driver::api::{CUresult, DriverError, cuGetErrorName, cuGetErrorString, returned};
 use crate::libraries::System;
 
-/// The oldest supported driver, by the CUDA version that it supports: the first that accepts the PTX of the prebuilt kernels.
+/// The oldest supported driver, by the CUDA version that it supports. It is the first that accepts the PTX of the prebuilt
+/// kernels.
 pub const CUDA_NEEDED: (i32, i32) = (11, 8);
 /// The oldest compute capability that the kernels are compiled for.
 pub const CAPABILITY_NEEDED: (i32, i32) = (6, 0);
 
-/// Why CUDA cannot be used, or failed. Trying again at once does not help with any of them.
+/// Why CUDA cannot be used, or failed. An immediate second attempt does not help with any of these errors.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[expect(missing_docs, reason = "the message of each variant names its fields")]
 pub enum CudaError {
@@ -67,7 +68,7 @@ pub enum CudaError {
     Failed { doing: &'static str, status: Status, id: u32 },
 }
 
-/// What to do where the driver compiles no PTX.
+/// The remedy if the driver cannot compile PTX.
 fn ptx_cure(Status(status): Status) -> &'static str {
     match status {
         CUresult::CUDA_ERROR_JIT_COMPILATION_DISABLED => {
@@ -80,7 +81,7 @@ fn ptx_cure(Status(status): Status) -> &'static str {
 }
 
 impl CudaError {
-    /// Why PTX was not compiled.
+    /// The error for PTX that the driver did not compile.
     pub(super) fn of_ptx(error: DriverError, id: u32) -> Self {
         match error.0 {
             CUresult::CUDA_ERROR_JIT_COMPILATION_DISABLED | CUresult::CUDA_ERROR_JIT_COMPILER_NOT_FOUND => {
@@ -90,7 +91,7 @@ impl CudaError {
         }
     }
 
-    /// Whether memory was short, which may change.
+    /// Whether memory was short. A later attempt may succeed.
     pub fn is_out_of_memory(&self) -> bool {
         matches!(
             self,
@@ -116,7 +117,7 @@ impl std::fmt::Display for Memory {
     }
 }
 
-/// A status of the driver. Displays as the driver's name and description of it.
+/// A status of the driver. It displays as the driver's name and description of the status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Status(CUresult);
 
@@ -130,9 +131,9 @@ impl std::fmt::Display for Status {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         type Get = unsafe fn(CUresult, *mut *const c_char) -> CUresult;
         let text = |get: Get| {
-            // SAFETY: `text` is writable.
+            // SAFETY: `text` is writable, and `get` is one of the driver's two functions for the text of a status.
             let text = returned(|text: *mut *const c_char| unsafe { get(self.0, text) }).ok()?;
-            // SAFETY: the driver returns a string that is never freed.
+            // SAFETY: the call has succeeded, so the driver has returned a string that ends with a NUL and is never freed.
             Some(unsafe { CStr::from_ptr(text) }.to_string_lossy())
         };
         match (text(cuGetErrorName), text(cuGetErrorString)) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
-//! The CUDA backend: frames pass through pinned and device memory on streams, or stay on the device, with one wait a frame at
-//! most. docs/ARCHITECTURE.md has the order of the modules.
+//! The CUDA backend. Frames pass through pinned and device memory on streams, or stay on the device. docs/ARCHITECTURE.md has the
+//! order of the modules.
 
 pub mod driver;
 mod error;
@@ -40,28 +40,28 @@ use selector::KernelSelector;
 use shared_device::SharedDevice;
 pub use transfer::{PinnedBytes, PinnedSource};
 
-/// Blurs frames on a CUDA device. Keeps its streams and the memory of its frames between frames.
+/// Blurs and covers frames on a CUDA device. Its streams and the memory of its frames are reused for later frames.
 pub struct CudaEngine {
     selector: KernelSelector,
-    /// Whether the last frame that was blurred was blurred by specialised kernels.
+    /// Whether specialised kernels blurred the last frame that was blurred.
     is_specialised: bool,
     pipeline: Pipeline,
-    /// The last field: requests for specialised kernels are cancelled before the engine stops counting.
+    /// The last field, so that requests for specialised kernels are cancelled before the engine is no longer counted.
     _guard: EngineGuard,
 }
 
 impl CudaEngine {
-    /// On the device with this number.
+    /// An engine on the device with this number.
     pub fn new(id: u32) -> Result<Self, CudaError> {
         Self::with_image(id, Image::Best)
     }
 
-    /// With the prebuilt kernels of this image. The output is the same.
+    /// An engine with the prebuilt kernels of this image. The output is the same.
     pub fn with_image(id: u32, image: Image) -> Result<Self, CudaError> {
         Self::on(process::open(id)?, image)
     }
 
-    /// In an external context.
+    /// An engine in an external context.
     pub fn within(context: ExternalContext) -> Result<Self, CudaError> {
         Self::on(process::adopt(context)?, Image::Best)
     }
@@ -72,61 +72,61 @@ impl CudaEngine {
         Ok(Self { selector, is_specialised: false, pipeline, _guard: EngineGuard::enter() })
     }
 
-    /// With the kernels for CUDA cores only. The output is the same.
+    /// The same engine, but with the kernels for CUDA cores only. The output is the same.
     pub fn on_cuda_cores(mut self) -> Self {
         self.selector.kernel_set = KernelSet::CudaCores;
         self
     }
 
-    /// With the prebuilt kernels only.
+    /// The same engine, but with the prebuilt kernels only.
     pub fn without_jit(mut self) -> Self {
         self.selector.request = None;
         self
     }
 
-    /// Loads the prebuilt kernels that frames of these planes can need, whatever the settings become, so that no frame waits for
-    /// a load. What cannot be loaded is tried again when a frame needs it.
+    /// Loads the prebuilt kernels that frames of these planes can need with any settings, so that no frame waits for a load. If a
+    /// load fails, it is tried again when a frame needs the kernel.
     pub fn prepare(&mut self, layouts: &[PlaneLayout]) {
         for (part, error) in self.selector.prepare(layouts) {
             log(Level::Warning, || format!("kernels {} are not loaded before they are needed: {error}", part.name()));
         }
     }
 
-    /// With frames in so many bands, at least one. The output is the same.
+    /// The same engine, but with this many bands per frame. The output is the same.
     pub fn with_bands(mut self, count: usize) -> Self {
         self.pipeline.bands = Some(count);
         self
     }
 
-    /// The device.
+    /// The device of the engine.
     pub fn device(&self) -> &Arc<Device> {
         self.selector.device()
     }
 
-    /// Pinned memory, which the device accesses without a copy by the CPU.
+    /// A source of pinned memory, which the device accesses without a copy by the CPU.
     pub fn pinned(&self) -> PinnedSource {
         PinnedSource::new(Arc::clone(self.device()))
     }
 
-    /// The kernels of the last frame that was blurred: `general-` and the architecture that they were built for, or `ptx`;
-    /// `special-` and the device's architecture if they were specialised.
+    /// The name of the kernels that blurred the last frame. It is `general-` and the architecture that they were built for, or
+    /// `general-ptx`. For specialised kernels it is `special-` and the device's architecture.
     pub fn kernel_name(&self) -> &'static str {
         let KernelSelector { shared, prebuilt, .. } = &self.selector;
         if self.is_specialised { shared.specialised_name } else { prebuilt.images.name() }
     }
 
-    /// What the background compilation for the device is doing.
+    /// The state of the background compilation for the device.
     pub fn jit_status(&self) -> JitStatus {
         self.selector.shared.jit.status()
     }
 
-    /// Enqueues a frame. Frames are completed in the order of their submission. The device accesses pinned memory of the frames; other
-    /// host memory goes through staging buffers. `soft` is how much of a cover shows. What covers parts of a frame is computed before
-    /// anything is written. If source and destination of a cover are not the same memory, the source is copied too, but for planes in
-    /// device memory that are covered wholly.
+    /// Enqueues a frame. Frames are completed in the order of their submission. The device accesses pinned memory of the frames
+    /// directly; other host memory passes through staging buffers. `soft` has the weights of a soft cover. A cover is computed
+    /// completely before anything is written. If it has another destination than the source, the planes that it does not write
+    /// wholly are copied too.
     ///
     /// # Panics
-    /// If the job was made for other layouts or other weights, or parts of a frame are covered of which one side is in host memory.
+    /// If the job was made for other layouts or the weights for another size, or if only one side of a cover is in device memory.
     pub fn submit(
         &mut self,
         frames: &ValidFrames,
@@ -150,7 +150,7 @@ impl CudaEngine {
         Ok(submission)
     }
 
-    /// Waits for the oldest frame in flight. On an error its destination is undefined, and the frame has to be settled.
+    /// Waits for the oldest in-flight frame. After an error its destination is undefined, and the frame has to be settled.
     pub fn complete(&mut self, frame: &mut SubmittedFrame) -> Result<Times, CudaError> {
         let device = Arc::clone(self.device());
         let _current = device.enter()?;
@@ -159,22 +159,22 @@ impl CudaEngine {
         Ok(times)
     }
 
-    /// Makes the program of a whole frame in these planes, with workspace from this address on, which is aligned to 256 bytes.
+    /// Makes the program of a whole frame in these planes. `workspace` is the address of its workspace, aligned to 256 bytes.
     pub fn program(&self, plan: &Arc<Plan>, planes: &DevicePlanes, workspace: u64) -> Result<Program, CudaError> {
         let job = Arc::new(Job::frame(Arc::clone(plan)));
         let parts = std::slice::from_ref(&job.parts);
         Program::new(&self.selector, Target { job: &job, soft: None, parts, planes }, workspace)
     }
 
-    /// Enqueues the kernels of a program alone.
+    /// Enqueues only the kernels of a program.
     ///
     /// # Safety
-    /// The device's context is current. The planes of the program hold the rows of its plan's layouts; they, and its
-    /// [`Program::workspace_bytes`] from the workspace's address on, live and are accessed by nobody else until the stream has
-    /// done the work.
+    /// The device's context is current. The planes of the program hold the rows of its plan's layouts. The planes and
+    /// [`Program::workspace_bytes`] bytes from the workspace's address on live until the stream has done the work, and nobody
+    /// else accesses them before.
     pub unsafe fn enqueue(&self, stream: &Stream, program: &Program) -> Result<(), CudaError> {
-        // SAFETY: planes and workspace live and are not accessed by others until the stream has done the work, as the caller
-        // promises.
+        // SAFETY: the caller promises that the context is current, that planes and workspace live until the stream has done the
+        // work, and that nobody else accesses them before.
         unsafe { program.enqueue(stream, 0) }
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! The CUDA state that all elements of a process share: devices, adopted contexts, NVRTC, and the number of engines.
+//! The CUDA state that all elements of a process share: devices, external contexts, NVRTC, and the number of engines.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
@@ -13,17 +13,18 @@ use super::jit::nvrtc::LazyNvrtc;
 use super::shared_device::SharedDevice;
 use crate::process::{Level, lock, log};
 
-/// A device by its primary context.
+/// A device with its primary context.
 type Primary = OnceCell<Arc<SharedDevice>>;
 
 struct Process {
-    /// By number. Made on first use and kept until the process ends, because making a context takes 300 ms.
+    /// The devices by number. They are created on first use and live until the process ends, because making a context takes 300
+    /// ms.
     primaries: Mutex<Vec<&'static Primary>>,
-    /// Devices by external contexts, as long as an engine uses them.
+    /// The devices of external contexts, which live as long as an engine uses them.
     adopted: Mutex<Vec<Weak<SharedDevice>>>,
     nvrtc: LazyNvrtc,
     engines: AtomicUsize,
-    /// Names of specialised kernels by compute capability. They are never freed, because stats outlive their engine.
+    /// The names of specialised kernels by compute capability. They are never freed, because stats may outlive their engine.
     specialised_names: Mutex<Vec<((i32, i32), &'static str)>>,
 }
 
@@ -35,7 +36,7 @@ static PROCESS: Process = Process {
     specialised_names: Mutex::new(Vec::new()),
 };
 
-/// The device with this number, by its primary context, which is made on the first call.
+/// Returns the device with this number, with its primary context. The first call creates the context.
 pub fn open(id: u32) -> Result<Arc<SharedDevice>, CudaError> {
     let count = device::count()?;
     if id >= count {
@@ -48,11 +49,11 @@ pub fn open(id: u32) -> Result<Arc<SharedDevice>, CudaError> {
         }
         primaries[id as usize]
     };
-    // Not with the list locked: other devices need not wait for this one.
+    // The list is not locked during this call, so that other devices do not wait for this one.
     cell.get_or_try_init(|| Device::primary(id).map(share)).cloned()
 }
 
-/// The device of an external context; if that is a primary context in use here, the device by it.
+/// Returns the device of an external context. If that is a primary context that `open` has returned, it is the same device.
 pub fn adopt(external: ExternalContext) -> Result<Arc<SharedDevice>, CudaError> {
     let same = |shared: &Arc<SharedDevice>| shared.device().context() == external.handle();
     let primary = lock(&PROCESS.primaries).get(external.device() as usize).and_then(|cell| cell.get()).cloned();
@@ -85,18 +86,20 @@ fn specialised_name(capability: (i32, i32)) -> &'static str {
     name
 }
 
-/// The last engine to stop waits no longer than this for NVRTC: several times as long as the longest compilation on two cores.
+/// The longest time that the last engine waits for compilations when it stops. It is several times as long as the longest
+/// compilation on two cores.
 const MAX_STOP: Duration = Duration::from_secs(5);
 
 /// Counts an engine of the process.
 ///
 /// Neither NVRTC nor the driver's compiler can be interrupted. NVRTC crashes if the process exits while it compiles, because its
-/// memory is freed before any exit handler of ours runs. Therefore the last engine of the process waits for the compilations in
-/// progress when it stops, for whichever device, which takes two seconds at most. All others stop at once.
+/// memory is freed before any of our exit handlers runs. Therefore the last engine of the process waits when it stops, until the
+/// compilations for all devices are complete. This takes up to two seconds, and at most [`MAX_STOP`]. All other engines stop at
+/// once.
 pub struct EngineGuard(());
 
 impl EngineGuard {
-    /// Counts a new engine.
+    /// Counts a new engine, until the result is dropped.
     pub fn enter() -> Self {
         PROCESS.engines.fetch_add(1, Ordering::AcqRel);
         Self(())

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Programs: jobs as copies and launches with the addresses of a frame, each launch with its function, specialised or prebuilt.
+//! Programs. A program has the copies and launches of a job, with the addresses of a frame. Each launch has its function, from a
+//! specialised or a prebuilt kernel.
 
 use std::sync::Arc;
 
@@ -15,37 +16,38 @@ use crate::filter::cover::Softness;
 use crate::filter::parts::{Job, Parts};
 use crate::process::{self, Level};
 
-/// What is enqueued for a frame.
+/// The copies and launches that are enqueued for a frame.
 pub struct Program {
-    /// Each is enqueued on one stream: every band of a frame; of a cover what only reads the frame, and then what writes it.
+    /// The sections, each of which is enqueued on one stream. A blurred frame has one for each band. A cover has two: the first
+    /// only reads the frame, and the second writes it.
     sections: Vec<Vec<Step<Function>>>,
-    /// The kernels of NVRTC that would be the fastest.
+    /// The kernels that would be the fastest if they were compiled, by NVRTC or by the driver.
     pub keys: Vec<Compilation>,
-    /// Whether all blurs that gain from kernels of NVRTC have them, and there are any; `None` if nothing is blurred.
+    /// Whether there are blurs for which a compiled kernel is faster, and all these have it. `None` if nothing is blurred.
     pub specialised: Option<bool>,
-    /// Device memory that it needs as workspace, in bytes: its temporaries, then what is between the launches of one batch.
+    /// The size of the workspace in bytes. It has the temporaries, and then the memory between the launches of a batch.
     pub workspace_bytes: usize,
     is_cover: bool,
     can_overlap: bool,
 }
 
-/// What a program is made for. Besides this and the specialised kernels that are ready, it depends only on what an engine never
-/// changes: the device, the prebuilt kernels, and how it chooses among them.
+/// Everything that a program is made for. Besides this, a program depends on the specialised kernels that are ready, and on
+/// properties that an engine never changes: the device, the prebuilt kernels, and the rules by which it chooses among them.
 #[derive(Clone, Copy)]
 pub struct Target<'a> {
-    /// What is done.
+    /// The job.
     pub job: &'a Arc<Job>,
-    /// How much of a cover shows. The values of the weights do not count.
+    /// The weights of a soft cover. The program does not depend on their values.
     pub soft: Option<&'a Softness>,
-    /// What each band computes; of a cover all at once.
+    /// The rectangles that each band computes; a single element for a cover.
     pub parts: &'a [Parts],
     /// The planes of the frames.
     pub planes: &'a DevicePlanes,
 }
 
 impl Program {
-    /// Makes a program with the workspace at this address. Loads the prebuilt kernels that are not loaded yet: all before the first
-    /// launch, because loading between launches would keep the device waiting.
+    /// Makes a program with the workspace at this address. Loads all prebuilt kernels that it needs before the first launch is
+    /// enqueued. Loading a kernel between launches would keep the device waiting.
     pub fn new(selector: &KernelSelector, target: Target, workspace: u64) -> Result<Self, CudaError> {
         let Target { job, soft, parts, planes } = target;
         let (limits, is_cover) = (selector.device().limits(), job.accesses.is_some());
@@ -84,20 +86,20 @@ impl Program {
             can_overlap: selector.prebuilt.images.can_overlap(),
             keys: special.keys,
         };
-        // Boxes that move have new programs in every frame.
+        // Covers are not logged: moving boxes need new programs for each frame.
         if !is_cover {
             process::log(Level::Debug, || program.describe(&special.ready));
         }
         Ok(program)
     }
 
-    /// The bytes of workspace to allocate for it and those to come: half as much again for a cover, because regions that grow from
-    /// frame to frame then cause few allocations.
+    /// The number of bytes to allocate as workspace, for this program and for later ones. For a cover it is half as much again,
+    /// so that regions that grow from frame to frame need few allocations.
     pub fn workspace_capacity(&self) -> usize {
         self.workspace_bytes + if self.is_cover { self.workspace_bytes / 2 } else { 0 }
     }
 
-    /// The number of its steps, of 4 KB each.
+    /// The number of steps. Each has 4 KB.
     pub fn step_count(&self) -> usize {
         self.sections.iter().map(Vec::len).sum()
     }
@@ -107,7 +109,7 @@ impl Program {
         self.sections[section].is_empty()
     }
 
-    /// Its size and its kernels, for the log.
+    /// Describes the size and the kernels of the program, for the log.
     fn describe(&self, ready: &[(DirectKernel, impl Sized)]) -> String {
         let kernels = self.sections.iter().flatten().filter_map(|step| match step {
             Step::Copy(_) => None,
@@ -122,14 +124,15 @@ impl Program {
         line
     }
 
-    /// Enqueues a section.
+    /// Enqueues one section.
     ///
     /// # Safety
-    /// The device's context is current. The planes and the workspace that the program was made for live and are accessed by
-    /// nobody else until the stream has done the work.
+    /// The device's context is current. The planes and the workspace that the program was made for live until the stream has done
+    /// the work, and nobody else accesses them before.
     pub unsafe fn enqueue(&self, stream: &Stream, section: usize) -> Result<(), CudaError> {
         for step in &self.sections[section] {
-            // SAFETY: every address is one in the caller's planes and workspace; each function is that of its launch.
+            // SAFETY: all addresses are in the planes and the workspace, whose lifetime and exclusive use the caller promises.
+            // `Program::new` has looked up the function for the kernel of each launch.
             unsafe {
                 match step {
                     Step::Copy(PlaneCopy { source, destination, row_bytes, rows }) => {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Which kernels an engine uses: the prebuilt ones of an image, and those of NVRTC that are ready.
+//! Selects the kernels that an engine uses: the prebuilt kernels of an image, and the specialised kernels that are ready.
 
 use std::sync::Arc;
 
@@ -19,28 +19,28 @@ use crate::filter::frame::PlaneLayout;
 
 /// The kernels that an engine may use.
 pub struct KernelSelector {
-    /// What the engines on the device share.
+    /// The state that all engines on the device share.
     pub shared: Arc<SharedDevice>,
     image: Image,
-    /// The prebuilt kernels.
+    /// The prebuilt kernels of the image.
     pub prebuilt: Arc<PrebuiltKernels>,
-    /// Which of them plans are lowered for.
+    /// The set of kernels for which plans are lowered.
     pub kernel_set: KernelSet,
-    /// The specialised kernels that the engine waits for; `None` if it uses the prebuilt kernels only.
+    /// The requests for kernels that are compiled in the background; `None` if the engine uses only the prebuilt kernels.
     pub request: Option<JitRequest>,
 }
 
-/// The kernels of NVRTC that a program uses, and those that it would use.
+/// The specialised kernels that a program uses, and the kernels that would be faster.
 #[derive(Default)]
 pub struct Specialised {
-    /// The kernels that would be the fastest if they were compiled.
+    /// The kernels that would be the fastest if they were compiled, by NVRTC or by the driver.
     pub keys: Vec<Compilation>,
-    /// Those that are ready.
+    /// The kernels of NVRTC that the program uses.
     pub ready: Vec<(DirectKernel, Arc<LoadedKernels>)>,
 }
 
 impl KernelSelector {
-    /// The prebuilt kernels of an image, and specialised ones.
+    /// A selector with the prebuilt kernels of an image, and with requests for specialised kernels.
     pub fn new(shared: Arc<SharedDevice>, image: Image) -> Result<Self, CudaError> {
         let prebuilt = Arc::clone(shared.prebuilt(image)?);
         let request = Some(JitRequest::new(Arc::clone(&shared.jit), Arc::clone(&prebuilt)));
@@ -48,17 +48,17 @@ impl KernelSelector {
         Ok(Self { shared, image, prebuilt, kernel_set, request })
     }
 
-    /// The device.
+    /// The device of the selector.
     pub fn device(&self) -> &Arc<Device> {
         self.shared.device()
     }
 
-    /// Whether kernels for tensor cores are compiled in the background, while those for CUDA cores serve.
+    /// Whether the tensor-core kernels are compiled in the background, while the kernels for CUDA cores are used.
     pub fn compiles_parts(&self) -> bool {
         self.prebuilt.images.is_portable() && self.kernel_set == KernelSet::TensorCores && self.request.is_some()
     }
 
-    /// The parts of these kernels that are compiled in the background and not ready, each once.
+    /// The parts of these kernels that are compiled in the background and are not ready, each once.
     pub fn missing_parts(&self, kernels: impl IntoIterator<Item = Kernel>) -> Vec<Compilation> {
         let mut missing = Vec::new();
         for kernel in kernels.into_iter().filter(|kernel| kernel.needs_tensor_cores()) {
@@ -70,9 +70,9 @@ impl KernelSelector {
         missing
     }
 
-    /// Loads the prebuilt kernels that frames of these planes can need, whatever the settings become, so that no frame waits for
-    /// a load, and requests those that are compiled in the background. Returns the parts that could not be loaded, which are tried
-    /// again when a frame needs them, and why.
+    /// Loads the prebuilt kernels that frames of these planes can need with any settings, so that no frame waits for a load.
+    /// Requests those that are compiled in the background. Returns the parts that could not be loaded, and the errors. These
+    /// parts are tried again when a frame needs them.
     pub fn prepare(&mut self, layouts: &[PlaneLayout]) -> Vec<(Part, CudaError)> {
         if !self.compiles_parts() {
             return self.prebuilt.load(&possible::kernels(layouts, self.kernel_set));
@@ -85,7 +85,8 @@ impl KernelSelector {
         failed
     }
 
-    /// The kernel for tensor cores that blurs a batch in the direct form, if there is one: a compiled one if it is ready.
+    /// Chooses the tensor-core kernel that blurs a batch in the direct form: the compiled kernel if it is ready, else the
+    /// prebuilt one. Returns `None` if there is neither.
     pub fn choose(&self, batch: &[Entry], special: &mut Specialised) -> Option<DirectKernel> {
         let limits = self.device().limits();
         let wanted = self.request.as_ref().and_then(|_| DirectKernel::compiled(batch, limits));
@@ -100,7 +101,8 @@ impl KernelSelector {
         Some(kernel)
     }
 
-    /// The function of a launch: of the compiled kernel, or the prebuilt one. Its part is loaded, unless it is.
+    /// Returns the function of a launch, from the compiled kernel or from the prebuilt one. Loads the part of a prebuilt kernel
+    /// if necessary.
     pub fn function(
         &self,
         launch: &Launch,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! What all engines on one context share: the device, its loaded kernels, and the streams for copies.
+//! The state that all engines of a context share: the device, its loaded kernels, and the streams for copies.
 
 use std::sync::{Arc, Mutex, Weak};
 
@@ -17,15 +17,15 @@ use crate::process::lock;
 pub struct SharedDevice {
     device: Arc<Device>,
     prebuilt: [OnceCell<Arc<PrebuiltKernels>>; Image::COUNT],
-    /// The specialised kernels.
+    /// The kernels that are compiled in the background.
     pub jit: Arc<JitCache>,
-    /// `special-` and the device's architecture: shown to users while a specialised kernel is in use.
+    /// `special-` and the device's architecture. Users see it while a specialised kernel is in use.
     pub specialised_name: &'static str,
     copy_streams: Mutex<Weak<CopyStreams>>,
 }
 
 impl SharedDevice {
-    /// Nothing is loaded yet.
+    /// A device without loaded kernels.
     pub(super) fn new(device: Arc<Device>, compiler: &'static LazyNvrtc, specialised_name: &'static str) -> Self {
         let jit = Arc::new(JitCache::new(Arc::clone(&device), compiler));
         Self { device, prebuilt: Default::default(), jit, specialised_name, copy_streams: Mutex::default() }
@@ -36,7 +36,7 @@ impl SharedDevice {
         &self.device
     }
 
-    /// The kernels of an image, chosen on first use. Their parts are loaded when they are needed.
+    /// Returns the kernels of an image. The first call opens the image. Parts are loaded when they are needed.
     pub fn prebuilt(&self, image: Image) -> Result<&Arc<PrebuiltKernels>, CudaError> {
         let mut is_new = false;
         let kernels = self.prebuilt[image as usize].get_or_try_init(|| {
@@ -49,7 +49,7 @@ impl SharedDevice {
         Ok(kernels)
     }
 
-    /// The copy streams, created if no engine has them.
+    /// Returns the copy streams. Creates them if no engine uses them.
     pub(super) fn copy_streams(&self) -> Result<Arc<CopyStreams>, CudaError> {
         let mut shared = lock(&self.copy_streams);
         if let Some(streams) = shared.upgrade() {
