@@ -5,7 +5,7 @@ use crate::cpu::CpuError;
 use crate::cuda::CudaError;
 use crate::filter::frame::FrameError;
 
-/// Why an engine could not be opened, or a frame was not blurred. Each message is one sentence with cause and cure.
+/// Why an engine could not be opened, or a frame was not processed. Each message is one sentence with the cause and the remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
     /// CUDA is not available, or failed.
@@ -20,7 +20,7 @@ pub enum EngineError {
          works, or put cudadownload before the blur"
     )]
     NeedsCuda,
-    /// Regions were to be covered in a frame of which one side is in CUDA memory.
+    /// A cover was requested for a frame of which only one side is in CUDA memory.
     #[error("regions are covered only where the input and the output are both in host memory or both in CUDA memory")]
     MixedMemory,
     /// The frame is invalid.
@@ -29,13 +29,13 @@ pub enum EngineError {
     /// CUDA failed and may still use the frame's memory, and there is no other memory to blur it into.
     #[error("{0}; CUDA may still be using this frame's memory, and there is no other memory to blur it into")]
     Abandoned(CudaError),
-    /// The frame was completed before, or failed.
+    /// The frame was completed before, or failed before.
     #[error("this frame has been completed before")]
     Completed,
     /// The CPU backend's working memory could not be allocated.
     #[error("out of memory: {bytes} bytes of scratch memory for this frame could not be allocated")]
     OutOfMemory {
-        /// Bytes asked for.
+        /// The number of bytes that were requested.
         bytes: usize,
     },
 }
@@ -65,7 +65,7 @@ pub enum ErrorKind {
 }
 
 impl EngineError {
-    /// Its category.
+    /// The category of this error.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Frame(_) | Self::MixedMemory => ErrorKind::Frame,

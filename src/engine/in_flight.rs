@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Frames between their submission and their completion, and the memory that they use.
+//! Frames between submission and completion, and access to their memory.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -10,32 +10,33 @@ use crate::filter::cover::Cover;
 use crate::filter::frame::FramePair;
 use crate::filter::plan::Options;
 
-/// Access to the memory of a frame that is being blurred.
+/// Access to the memory of a frame, from its submission to its completion.
 ///
 /// # Safety
-/// Until this is dropped, the memory that `frames` returns has the length that is said there and does not move, although this may.
-/// Nobody else writes the source, and nobody else accesses the destination. Planes of the destination overlap neither each other nor
-/// those of the source, unless both frames are the same in device memory, for a cover in place. Device memory and streams are of the
-/// context that the engine uses, and live until the work that is enqueued on the streams is done. If this is leaked, the memory is
+/// Until the value is dropped, the memory that `frames` returns has the length that `frames` states, and does not move, even if
+/// the value moves. Nobody else writes the source, and nobody else accesses the destination. Planes of the destination overlap
+/// neither each other nor planes of the source; only a cover in place may have the same device memory as source and destination.
+/// Device memory and streams belong to the context that the engine uses, and live until the work that is enqueued on the streams
+/// is done. If the value is leaked, the memory is never freed.
 /// never freed.
 pub unsafe trait FrameAccess: Sized {
-    /// The frame to read and the frame to write. The same at every call.
+    /// The frame to read and the frame to write. All calls return the same.
     fn frames(&mut self) -> FramePair;
 
-    /// Leaks the memory, because a device may still be using it: nobody may use or free it any more.
+    /// Leaks the memory, because a device may still access it. Nobody may use or free it any more.
     fn leak(self) {
         std::mem::forget(self);
     }
 
-    /// Leaks the memory, and returns the same source with another destination in host memory if there is one; for a cover in
-    /// place, a copy of the frame.
+    /// Leaks the memory. If possible, returns access to the same source and another destination in host memory; for a cover in
+    /// place, the source is a copy of the frame.
     fn replace_destination(self) -> Option<Self> {
         self.leak();
         None
     }
 }
 
-/// Frames whose memory was leaked because a device may still be using it, and the cause of the first one.
+/// The number of frames whose memory was leaked because a device may still access it, and the cause of the first.
 #[derive(Debug, Default)]
 pub(super) struct Abandoned {
     pub frames: AtomicU64,
@@ -49,7 +50,7 @@ impl Abandoned {
     }
 }
 
-/// What is done with a frame in flight.
+/// The work for an in-flight frame.
 pub(super) enum OwnedWork {
     Blur(Options),
     Cover(Box<Cover>),
@@ -76,18 +77,18 @@ impl OwnedWork {
     }
 }
 
-/// How far a frame is.
+/// The progress of a frame.
 pub(super) enum State {
-    /// The device has not finished it, with which this is done.
+    /// The device has not finished the frame. The second value is its work.
     InFlight(Box<SubmittedFrame>, OwnedWork),
-    /// It is blurred, or the streams of a frame that stays on the device order its use.
+    /// The frame is processed. `queued`: it stays on the device, and only its streams order its use.
     Done { queued: bool },
 }
 
-/// A frame that was submitted. Dropping it waits for the device and discards the output; the memory is leaked if waiting fails.
+/// A submitted frame. Dropping it waits for the device and discards the output. If the wait fails, the memory is leaked.
 pub struct InFlightFrame<F: FrameAccess> {
     pub(super) state: State,
-    /// `None` once it was completed, or abandoned.
+    /// `None` after the frame has been completed or abandoned.
     pub(super) access: Option<F>,
     pub(super) failure: Option<CudaError>,
     pub(super) abandoned: Arc<Abandoned>,
@@ -107,7 +108,7 @@ impl<F: FrameAccess> Drop for InFlightFrame<F> {
 }
 
 impl<F: FrameAccess> InFlightFrame<F> {
-    /// Whether it can be completed without waiting.
+    /// Whether the frame can be completed without waiting.
     pub fn is_done(&self) -> bool {
         match &self.state {
             State::InFlight(frame, _) => frame.is_done(),
@@ -116,12 +117,12 @@ impl<F: FrameAccess> InFlightFrame<F> {
     }
 }
 
-/// A frame that was completed.
+/// A completed frame.
 pub struct CompletedFrame<F> {
-    /// Its memory.
+    /// The access to its memory.
     pub frame: F,
-    /// Why the engine fell back to the CPU with this frame, if it did.
+    /// The error because of which the engine fell back to the CPU with this frame, if it did.
     pub failure: Option<CudaError>,
-    /// Whether it is in device memory and complete only when the stream of its destination has done its work.
+    /// Whether the frame is in device memory and complete only when the stream of its destination has done its work.
     pub queued: bool,
 }

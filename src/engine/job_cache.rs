@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! The jobs of the last frames. Regions of moving objects take turns with few strengths, each of which has its plan.
+//! The jobs of the last frames. Moving regions alternate between few strengths, and each strength has its plan.
 
 use std::sync::Arc;
 
@@ -12,10 +12,10 @@ use crate::process::{self, Level};
 use crate::recent::Recent;
 use crate::{cpu, cuda};
 
-/// More than this are for strengths or regions that do not come back.
+/// The number of jobs that are kept of each kind. More would only keep strengths or regions that do not come back.
 const CAPACITY: usize = 16;
 
-/// The backend whose tiles a job consists of.
+/// The backend for whose tiles a job is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TilesOf {
     Cuda,
@@ -31,7 +31,8 @@ impl TilesOf {
     }
 }
 
-/// What a job of a cover is made for. Of weights only the size counts, and whether some are left out: their values are no part of a job.
+/// The properties of a cover that its job depends on. Of the weights, these are the size, and whether there are excluded samples;
+/// their values are not part of a job.
 struct CoverKey {
     hide: Hide,
     weights: Option<((u32, u32), bool)>,
@@ -46,12 +47,12 @@ pub struct JobCache {
 }
 
 impl JobCache {
-    /// Blurs frames of these layouts.
+    /// Returns the job that blurs frames of these layouts.
     pub fn blur(&mut self, options: Options, layouts: &[PlaneLayout]) -> Arc<Job> {
         blur(&mut self.blurs, options, layouts)
     }
 
-    /// Covers frames of these layouts.
+    /// Returns the job that covers frames of these layouts.
     pub fn cover(&mut self, cover: &Cover, layouts: &[PlaneLayout], tiles: TilesOf) -> Arc<Job> {
         let weights = cover.soft.as_ref().map(|soft| (soft.weights.size(), soft.excluded.is_some()));
         let Self { blurs, covers } = self;
@@ -68,7 +69,7 @@ impl JobCache {
     }
 }
 
-/// The job that blurs frames of these layouts.
+/// Returns the job that blurs frames of these layouts.
 fn blur(jobs: &mut Recent<Options, Arc<Job>>, options: Options, layouts: &[PlaneLayout]) -> Arc<Job> {
     let make = || {
         let plan = Plan::new(options, layouts);
@@ -78,7 +79,7 @@ fn blur(jobs: &mut Recent<Options, Arc<Job>>, options: Options, layouts: &[Plane
     jobs.get_or_make(|key, job| *key == options && job.plan.layouts() == layouts, make, CAPACITY).clone()
 }
 
-/// A plan's form, the sizes of its kernels and its steps, for the log.
+/// Describes the form of a plan, the number of its operations and the sizes of its taps, for the log.
 fn describe(plan: &Plan) -> String {
     let taps = |operation: &Operation| match operation {
         Operation::Blur { taps, .. } => {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! The engine: picks a backend, validates frames, makes the plan, submits and completes frames, and falls back to the CPU.
+//! The engine: picks a backend, validates frames, finds their jobs, submits and completes frames, and falls back to the CPU.
 
 mod error;
 mod in_flight;
@@ -28,7 +28,7 @@ pub use in_flight::{CompletedFrame, FrameAccess, InFlightFrame};
 use job_cache::{JobCache, TilesOf, form};
 pub use stats::{Stats, StepTime};
 
-/// Returns what both return; the second runs on a worker thread, if there is one.
+/// Calls both functions and returns both results. The second one runs on a worker thread, if there is one.
 pub fn join<A, B: Send>(own: impl FnOnce() -> A, other: impl FnOnce() -> B + Send) -> (A, B) {
     process::threads().join(own, other)
 }
@@ -47,21 +47,21 @@ pub enum Backend {
 
 /// The device for the CUDA backend.
 pub enum DeviceSelector {
-    /// The device with this number, by its primary context.
+    /// The device with this number, with its primary context.
     Device(u32),
-    /// The device of an external context, by that context.
+    /// The device of an external context, with that context.
     Context(ExternalContext),
 }
 
-/// What is done with a frame.
+/// The work for a frame.
 #[derive(Debug, Clone, Copy)]
 pub enum Work<'a> {
-    /// All of it is blurred, into another frame.
+    /// Blurs the whole frame, into another frame.
     Blur(Options),
-    /// Parts of it are covered: in place, if there is no source or the destination is the same memory on the device; else in another
-    /// frame, to which what is not covered is copied. Bytes between rows of the destination stay unchanged.
+    /// Covers parts of the frame. The frame is covered in place if there is no source, or if source and destination are the same
+    /// device memory. Otherwise the other parts are copied to the destination, whose bytes between rows stay unchanged.
     Cover(&'a Cover),
-    /// It is copied to the device, from it, or on it. That does not count as a frame.
+    /// Copies the frame to the device, from it, or on it. This does not count as a frame.
     Transfer,
 }
 
@@ -77,23 +77,23 @@ impl<'a> From<&'a Cover> for Work<'a> {
     }
 }
 
-/// Blurs frames with the backend that was requested or found. No other module knows which it is.
+/// Processes frames with the requested backend, or with the one that is available. No other module depends on which one it is.
 pub struct Engine {
-    /// The backend; without it the CPU is.
+    /// The CUDA backend. If it is `None`, the CPU is the backend.
     cuda: Option<Box<CudaEngine>>,
-    /// Made when it is needed. CUDA has it for covers that take the CPU as long.
+    /// The CPU backend, created on first use. With CUDA it makes the covers for which it needs no more time than the device.
     cpu: Option<CpuEngine>,
     /// Whether the engine falls back to the CPU if CUDA fails.
     falls_back: bool,
     jobs: JobCache,
-    /// Whether CUDA makes the covers that take the CPU as long, too.
+    /// Whether CUDA also makes the covers for which the CPU needs no more time.
     covers_on_device: bool,
     stats: Stats,
     abandoned: Arc<Abandoned>,
 }
 
 impl Engine {
-    /// Opens the requested backend. If [`Backend::Auto`] comes to the CPU, the reason is returned too.
+    /// Opens the requested backend. If [`Backend::Auto`] falls back to the CPU, the reason is returned too.
     pub fn open(backend: Backend, device: DeviceSelector) -> Result<(Self, Option<CudaError>), EngineError> {
         let open = || match device {
             DeviceSelector::Device(id) => CudaEngine::new(id),
@@ -110,7 +110,8 @@ impl Engine {
         Ok((Self::with_cpu(CpuEngine::new()), no_cuda))
     }
 
-    /// Uses another context, that of the frames to come. No frame may be in flight. On an error the context stays the same.
+    /// Switches to the context of the next frames. No frame may be in flight. After an error the engine still uses the old
+    /// context.
     pub fn switch_context(&mut self, external: ExternalContext) -> Result<(), EngineError> {
         if let Some(cuda) = &mut self.cuda {
             **cuda = CudaEngine::within(external).map_err(EngineError::OnDevice)?;
@@ -118,19 +119,19 @@ impl Engine {
         Ok(())
     }
 
-    /// The CUcontext that CUDA uses, and the number of its device.
+    /// The CUcontext that CUDA uses, and the driver's number of its device.
     pub fn context(&self) -> Option<(usize, u32)> {
         let device = self.cuda.as_ref()?.device();
         Some((device.context(), device.id()))
     }
 
-    /// With this CPU engine.
+    /// An engine with this CPU backend.
     pub fn with_cpu(cpu: CpuEngine) -> Self {
         let engine = Self::new(cpu.instruction_set().name());
         Self { cpu: Some(cpu), ..engine }
     }
 
-    /// With this CUDA engine, without falling back.
+    /// An engine with this CUDA backend. It does not fall back to the CPU.
     pub fn with_cuda(cuda: CudaEngine) -> Self {
         let engine = Self::new(cuda.kernel_name());
         Self { cuda: Some(Box::new(cuda)), ..engine }
@@ -148,25 +149,26 @@ impl Engine {
         }
     }
 
-    /// With all covers on the device, also those of frames in host memory that take the CPU as long. The output is the same.
+    /// The same engine, but it makes all covers on the device, even those for which the CPU needs no more time. The output is the
+    /// same.
     pub fn with_covers_on_device(mut self) -> Self {
         self.covers_on_device = true;
         self
     }
 
-    /// Does what takes milliseconds and is needed for frames of these planes, before the first of them.
+    /// Prepares for frames of these planes: does everything that they need and that takes milliseconds, before the first of them.
     pub fn prepare(&mut self, layouts: &[PlaneLayout]) {
         if let Some(cuda) = &mut self.cuda {
             cuda.prepare(layouts);
         }
     }
 
-    /// The backend in use; never [`Backend::Auto`].
+    /// The backend in use, which is never [`Backend::Auto`].
     pub fn active(&self) -> Backend {
         if self.cuda.is_some() { Backend::Cuda } else { Backend::Cpu }
     }
 
-    /// The device and its kernels, or the instruction set, for the log.
+    /// Describes the device and its kernels, or the instruction set, for the log.
     pub fn description(&self) -> String {
         match &self.cuda {
             Some(cuda) => {
@@ -176,22 +178,22 @@ impl Engine {
         }
     }
 
-    /// Pinned memory for frames, if the backend is CUDA.
+    /// A source of pinned memory for frames, if the backend is CUDA.
     pub fn pinned(&self) -> Option<PinnedSource> {
         self.cuda.as_deref().map(CudaEngine::pinned)
     }
 
-    /// Counters and times so far.
+    /// The counters and times so far.
     pub fn stats(&self) -> Stats {
         Stats { frames_abandoned: self.abandoned.frames.load(Ordering::Relaxed), ..self.stats }
     }
 
-    /// Why frames were abandoned, if any were.
+    /// The cause of the first abandoned frame, if any frame was abandoned.
     pub fn abandon_cause(&self) -> Option<&CudaError> {
         self.abandoned.cause.get()
     }
 
-    /// Submits a frame, and completes it.
+    /// Submits a frame and completes it.
     pub fn run<'w, F: FrameAccess>(
         &mut self,
         work: impl Into<Work<'w>>,
@@ -201,12 +203,12 @@ impl Engine {
         self.complete(in_flight)
     }
 
-    /// Submits a frame. CUDA enqueues it. The CPU processes it before this returns, if that is the backend, or if its memory is the
-    /// host's and the CPU takes as long.
+    /// Submits a frame. CUDA enqueues it. The CPU processes it before this function returns: if the CPU is the backend, and, for
+    /// frames in host memory, if the job has no operations or is a cover for which the CPU needs no more time.
     ///
     /// # Errors
-    /// A frame in host memory that is covered in place stays unchanged; any other destination is undefined, and must not be shown.
-    /// The CPU takes the place of CUDA only for frames in host memory.
+    /// After an error, a frame in host memory that is covered in place is unchanged. Any other destination is undefined and must
+    /// not be shown. The engine falls back to the CPU only with frames in host memory.
     pub fn submit<'w, F: FrameAccess>(
         &mut self,
         work: impl Into<Work<'w>>,
@@ -226,7 +228,7 @@ impl Engine {
         Ok(self.in_flight(State::Done { queued: false }, access, failure))
     }
 
-    /// Submits a frame to CUDA. Returns `None` if the CPU does this.
+    /// Submits a frame to CUDA. Returns `None` if the CPU has to process it.
     fn submit_to_device<F: FrameAccess>(
         &mut self,
         work: Work,
@@ -242,8 +244,9 @@ impl Engine {
         {
             return Ok(Ok(None));
         }
-        // SAFETY: `FrameAccess` promises it for the memory and the streams of the frames, which `access` keeps alive: until the
-        // frame is completed or dropped, or for good if it is leaked.
+        // SAFETY: `FrameAccess` promises that the memory and the streams live, and that nobody else accesses them in conflict, as
+        // long as `access` does: until the frame is completed or dropped, or for good if `access` is leaked. For device memory it
+        // promises this until the streams have done the work.
         let frames = unsafe { work.validate(pair) }?;
         let (job, soft) = work.job(&mut self.jobs, frames.layouts(), TilesOf::Cuda);
         if job.is_empty() && are_on_host {
@@ -268,7 +271,7 @@ impl Engine {
         InFlightFrame { state, access: Some(access), failure, abandoned: Arc::clone(&self.abandoned) }
     }
 
-    /// Waits for a frame, the oldest in flight, and returns it.
+    /// Waits for the oldest in-flight frame, and returns it.
     pub fn complete<F: FrameAccess>(
         &mut self,
         mut in_flight: InFlightFrame<F>,
@@ -279,7 +282,7 @@ impl Engine {
         Ok(CompletedFrame { frame, failure: in_flight.failure.take(), queued })
     }
 
-    /// Waits for a frame, the oldest in flight, which is to be completed later.
+    /// Waits for the oldest in-flight frame, without returning it. It still has to be completed.
     pub fn wait<F: FrameAccess>(&mut self, in_flight: &mut InFlightFrame<F>) -> Result<(), EngineError> {
         let State::InFlight(frame, work) = &mut in_flight.state else { return Ok(()) };
         let error = match &mut self.cuda {
@@ -293,7 +296,7 @@ impl Engine {
                 }
                 Err(error) => Some(error),
             },
-            // CUDA failed with an earlier frame, and the engine has fallen back.
+            // CUDA failed with an earlier frame, and the engine has fallen back to the CPU.
             None => None,
         };
         let settled = frame.settle();
@@ -308,9 +311,9 @@ impl Engine {
         Ok(())
     }
 
-    /// Prepares a frame that CUDA did not blur for the CPU: with an `error`, CUDA failed with this frame, and the engine falls
-    /// back now. `settled` says whether the device has stopped using the frame's memory. Returns the memory to blur it in, and
-    /// the error to report.
+    /// Prepares a frame that CUDA has not processed for the CPU. If there is an `error`, CUDA failed with this frame, and the
+    /// engine falls back now. `settled` says whether the device has stopped using the frame's memory. Returns access to the
+    /// memory in which the CPU processes the frame, and the error to report.
     fn fall_back<F: FrameAccess>(
         &mut self,
         mut access: F,
@@ -339,7 +342,8 @@ impl Engine {
         }
     }
 
-    /// Makes the CPU the backend after this error, unless the frame is on the device or the engine must not fall back.
+    /// Makes the CPU the backend because of this error. Returns an error if the frame is on the device or the engine must not
+    /// fall back.
     fn switch_to_cpu(&mut self, error: CudaError, is_on_device: bool) -> Result<CudaError, EngineError> {
         if is_on_device {
             return Err(EngineError::OnDevice(error));
@@ -353,7 +357,8 @@ impl Engine {
     }
 
     fn run_on_cpu<F: FrameAccess>(&mut self, work: Work, access: &mut F) -> Result<(), EngineError> {
-        // SAFETY: `FrameAccess` promises it for as long as `access` lives.
+        // SAFETY: `FrameAccess` promises that the memory of the frames lives, and that nobody else accesses it in conflict, as
+        // long as `access` does. `access` is borrowed until the CPU has finished.
         let mut frames = unsafe { work.validate(access.frames()) }?;
         let started = Instant::now();
         let (job, soft) = work.job(&mut self.jobs, frames.layouts(), TilesOf::Cpu);
@@ -363,7 +368,7 @@ impl Engine {
         self.cpu.get_or_insert_with(CpuEngine::new).run(&mut frames, &job, soft)?;
         if work.counts() && !job.plan.operations().is_empty() {
             self.stats.frames_cpu += 1;
-            // With CUDA, kernel times are the device's.
+            // With CUDA, `kernel` has only the times of the device.
             if self.cuda.is_none() {
                 self.stats.kernel.add(started.elapsed());
             }
@@ -372,10 +377,11 @@ impl Engine {
     }
 }
 
-/// Whether the CPU covers a frame in host memory though there is a device, which takes about as long: with colours, or with the
-/// cells of few regions, that are not mixed into it.
+/// Whether the CPU covers a frame in host memory even if there is a device, because it needs no more time: fills, and mosaics of
+/// few regions, without soft edges.
 pub fn is_for_cpu(cover: &Cover) -> bool {
-    /// 64 regions of 1080p NV12 take the device 0.2 ms and 16 cores 0.8; three take 113 and 94 µs (H100).
+    /// The largest number of regions of a mosaic that the CPU makes. For 64 regions of 1080p NV12 the device takes 0.2 ms and 16
+    /// cores 0.8 ms; for three regions they take 113 and 94 µs (H100).
     const FEW: usize = 16;
     cover.soft.is_none()
         && match &cover.hide {
@@ -386,12 +392,12 @@ pub fn is_for_cpu(cover: &Cover) -> bool {
 }
 
 impl<'a> Work<'a> {
-    /// Whether it counts as a frame in the stats.
+    /// Whether the work counts as a frame in the stats.
     fn counts(&self) -> bool {
         !matches!(self, Self::Transfer)
     }
 
-    /// The job of it for frames of these planes, and how much of a cover shows.
+    /// Returns the job for frames of these planes, and the weights of a soft cover.
     fn job(self, jobs: &mut JobCache, layouts: &[PlaneLayout], tiles: TilesOf) -> (Arc<Job>, Option<&'a Softness>) {
         match self {
             Self::Blur(options) => (jobs.blur(options, layouts), None),
@@ -400,10 +406,10 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Checks the frames.
+    /// Checks the frames for this work.
     ///
     /// # Safety
-    /// See [`ValidFrames::new`].
+    /// The caller makes the promises of [`ValidFrames::new`] for the frames of `pair`.
     unsafe fn validate(&self, pair: FramePair) -> Result<ValidFrames, EngineError> {
         let sides = (pair.source.as_ref().map(FrameMemory::is_device), pair.destination.is_device());
         if let (Self::Cover(_), (Some(from), to)) = (self, sides)
@@ -412,7 +418,7 @@ impl<'a> Work<'a> {
             return Err(EngineError::MixedMemory);
         }
         let is_in_place = pair.source.is_none();
-        // SAFETY: the caller makes the promises of `ValidFrames::new`.
+        // SAFETY: the caller makes the promises of `ValidFrames::new` for these frames.
         let frames = unsafe { ValidFrames::new(pair) }?;
         let is_cover = matches!(self, Self::Cover(_));
         let shares_memory = is_in_place || frames.share_device_memory();

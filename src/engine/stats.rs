@@ -6,17 +6,17 @@ use std::time::Duration;
 use crate::cuda::{CudaEngine, Enqueued, JitStatus, Times};
 use crate::process::{Level, log};
 
-/// The time of a step, over the frames that needed it.
+/// The time of a step, over all frames whose time was measured.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct StepTime {
-    /// In the last such frame.
+    /// The time of the last of these frames.
     pub last: Duration,
     total: Duration,
     frames: u32,
 }
 
 impl StepTime {
-    /// Adds a frame.
+    /// Adds the time of a frame.
     pub(super) fn add(&mut self, time: Duration) {
         self.last = time;
         self.total += time;
@@ -28,58 +28,58 @@ impl StepTime {
         self.frames
     }
 
-    /// The mean over all such frames; 0 before the first.
+    /// The mean over all these frames; 0 before the first one.
     pub fn mean(&self) -> Duration {
         self.total.checked_div(self.frames).unwrap_or_default()
     }
 }
 
-/// What an engine has done since it was opened.
+/// Counters and times of an engine since it was opened. Covered frames count like blurred ones; transfers do not count.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Frames blurred by CUDA.
+    /// The number of frames that CUDA processed.
     pub frames_cuda: u64,
-    /// Frames blurred by the CPU.
+    /// The number of frames that the CPU processed.
     pub frames_cpu: u64,
-    /// Frames blurred by CUDA that stayed on the device.
+    /// The number of frames that CUDA processed and that stayed on the device.
     pub frames_on_device: u64,
-    /// Frames blurred by CUDA whose source, and whose destination, the device accessed in pinned memory.
+    /// The number of frames whose source, and the number whose destination, CUDA accessed directly in pinned memory.
     pub frames_pinned: [u64; 2],
-    /// Host to device.
+    /// The upload from host to device.
     pub upload: StepTime,
-    /// The blur, by the device's clock on CUDA; of the kernels in use.
+    /// The processing by the kernels in use: by the device's clock on CUDA, by the host's clock on the CPU.
     pub kernel: StepTime,
-    /// Device to host.
+    /// The download from device to host.
     pub download: StepTime,
-    /// Frames whose memory was leaked, because CUDA failed and may still be using it.
+    /// The number of frames whose memory was leaked, because CUDA failed and may still access it.
     pub frames_abandoned: u64,
-    /// Bytes that the CPU copied to and from staging buffers; none for frames in pinned memory.
+    /// The number of bytes that the CPU copied to and from staging buffers. Frames in pinned memory add nothing.
     pub bytes_copied: u64,
-    /// The kernels in use: on CUDA `general-` or `special-` and the architecture that they were built for, else the instruction
-    /// set.
+    /// The name of the kernels in use. On CUDA it is `general-` or `special-`, and the architecture that they were built for; on
+    /// the CPU it is the instruction set.
     pub kernel_name: &'static str,
-    /// Frames that were blurred before by others.
+    /// The number of frames that earlier kernels had processed when these kernels came into use.
     pub kernel_since: u64,
-    /// The form of the last frame's blur: `direct`, or `wide` if an axis of a plane is blurred in the wide form; empty before the
-    /// first.
+    /// The form of the last blur: `direct`, or `wide` if an axis of a plane is blurred in the wide form; empty before the first
+    /// blur.
     pub form: &'static str,
-    /// What the background compilation is doing.
+    /// The state of the background compilation.
     pub jit: JitStatus,
 }
 
 impl Stats {
-    /// Frames blurred or covered.
+    /// The number of frames that were blurred or covered.
     pub fn frames(&self) -> u64 {
         self.frames_cuda + self.frames_cpu
     }
 
-    /// Adds a frame that CUDA blurred and that stays on the device.
+    /// Adds a frame that CUDA processed and that stays on the device.
     pub(super) fn add_resident_frame(&mut self, cuda: &CudaEngine, enqueued: &Enqueued) {
         self.frames_on_device += 1;
         self.add_cuda_frame(cuda, &Times { kernel: enqueued.kernel, ..Times::default() });
     }
 
-    /// Adds a frame that CUDA blurred.
+    /// Adds a frame that CUDA processed.
     pub(super) fn add_cuda_frame(&mut self, cuda: &CudaEngine, times: &Times) {
         self.use_kernels(cuda.kernel_name());
         self.frames_cuda += 1;
@@ -96,7 +96,7 @@ impl Stats {
         self.jit = cuda.jit_status();
     }
 
-    /// Notes which kernels are in use from the next frame on, whose times begin anew.
+    /// Records the name of the kernels that are used from the next frame on. If it differs, their times start again.
     pub(super) fn use_kernels(&mut self, name: &'static str) {
         if self.kernel_name != name {
             (self.kernel_name, self.kernel_since) = (name, self.frames());
