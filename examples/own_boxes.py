@@ -42,8 +42,8 @@ def find(pixels):
 
 
 def attach(buffer, boxes):
-    """Attaches boxes to a writable buffer. A box of size 0 says that the detector looked at the frame and found nothing. Without
-    any meta, on-missing=auto assumes that no detector has looked at the frame, and covers all of it."""
+    """Attaches boxes to a writable buffer. A box of size 0 says that the metas of the frame were not lost, even if
+    the detector found nothing. Without any meta, on-missing=auto covers the whole frame."""
     for label, confidence, x, y, width, height in boxes or [("nothing", 1.0, 0, 0, 0, 0)]:
         meta = GstVideo.buffer_add_video_region_of_interest_meta(buffer, label, x, y, width, height)
         if meta is None:

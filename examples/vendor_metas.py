@@ -254,8 +254,8 @@ def resampled(count, old, new):
 
 
 def attach(info, boxes):
-    """Attaches a region of interest for each box to the buffer of a probe. A box of size 0 says that the detector looked at the
-    frame and found nothing."""
+    """Attaches a region of interest for each box to the buffer of a probe. A box of size 0 says that the metas of
+    the frame were not lost, even if the detector found nothing."""
     buffer = make_writable(info)
     for box in boxes or [Box("nothing", None, 0, 0, 0, 0)]:
         meta = add_roi(buffer, box.label.encode(), box.x, box.y, box.width, box.height)

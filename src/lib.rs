@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! `cudagaussblur`: a GStreamer element that blurs live video with an exact Gaussian, on an NVIDIA GPU or on the CPU.
+//! `cudagaussblur`: a GStreamer element that blurs live video with a Gaussian, on an NVIDIA GPU or on the CPU.
 //!
 //! Programs that link this crate register the element with [`plugin_register_static`] and use it by its name or its type,
 //! [`CudaGaussBlur`]. Everything else is private; the feature `internals` opens the modules to the project's own tests and

@@ -7,7 +7,7 @@
  * SECTION:element-cudagaussblur
  * @see_also: cudaupload, cudadownload, facedetect, videoconvert
  *
- * Blurs live video with an exact Gaussian, on an NVIDIA GPU or on the CPU, or covers parts of the picture by a blur,
+ * Blurs live video with a Gaussian, on an NVIDIA GPU or on the CPU, or covers parts of the picture by a blur,
  * a mosaic or a fill. The element is designed to compute the same bytes on every GPU and processor. They have been compared
  * on x86-64 processors and on NVIDIA's H100 and H200.
  *
@@ -144,7 +144,7 @@ impl ElementImpl for SharedState {
             gst::subclass::ElementMetadata::new(
                 "Gaussian blur (CUDA or CPU)",
                 "Filter/Effect/Video",
-                "Blurs video with an exact Gaussian, or covers parts of it by blur, mosaic or fill; designed to give the same bytes on GPU and CPU",
+                "Blurs video with a Gaussian, or covers parts of it by blur, mosaic or fill; designed to give the same bytes on GPU and CPU",
                 env!("CARGO_PKG_AUTHORS"),
             )
         });

@@ -5,7 +5,7 @@ use crate::common::Noise;
 use crate::common::cases::{Case, Content};
 use crate::common::checks::Row;
 use crate::common::device_frames::{Block, Frames, OnDevice, Place, Streams, check_blurs, wait, with_streams};
-use crate::common::fake_driver::{FakeDriver, ILLEGAL_ADDRESS, OUT_OF_MEMORY};
+use crate::common::fake_driver::{FakeDriver, ILLEGAL_ADDRESS, LAUNCH_FAILED, OUT_OF_MEMORY};
 use crate::common::pictures::{self, resized};
 use crate::common::stream::{Stream, ms};
 use crate::common::video::{self, Blur, FRAME, blurred, buffer, info, picture, read};
@@ -176,7 +176,7 @@ fn a_registration_ends_after_the_copies_of_every_device() {
     assert_eq!(blur.stats(["frames-cuda", "frames-pinned-in"]), [1, 1]);
 }
 
-/// An invalid elapsed time is reported as 0 and does not fail the frame.
+/// An invalid elapsed time is reported as 0, and one that cannot be read is not reported. Neither fails the frame.
 #[test]
 fn times_that_cannot_be_cost_no_frame() {
     let machine = FakeDriver::new();
@@ -188,6 +188,12 @@ fn times_that_cannot_be_cost_no_frame() {
         (0..3).for_each(|_| blur.check(&info, 8, 1.0));
         assert_eq!(blur.stats(["upload-mean-ns", "kernel-mean-ns", "download-mean-ns"]), [0; 3]);
     }
+    machine.clear_faults();
+    machine.fail("cuEventElapsedTime", 0, LAUNCH_FAILED);
+    let mut blur = Blur::with("backend=auto sigma=1", &info);
+    (0..3).for_each(|_| blur.check(&info, 8, 1.0));
+    let stats = ["frames-cuda", "upload-mean-ns", "kernel-mean-ns", "download-mean-ns"];
+    assert_eq!(blur.stats(stats), [3, 0, 0, 0]);
     machine.clear_faults();
 }
 

@@ -107,7 +107,7 @@ impl Pipeline {
         } else {
             completion.wait(&last.downloaded)?;
         }
-        let times = completion.times()?;
+        let times = completion.times();
         self.slots.put_back(frame.slot.take());
         self.timers.put_back(frame.timer.take());
         Ok(times)
@@ -132,25 +132,26 @@ impl Completion<'_> {
         }
     }
 
-    /// The times of the frame. All its work is done.
-    fn times(&mut self) -> Result<Times, CudaError> {
+    /// The times of the frame. All its work is done, so a time that cannot be read is not worth an error.
+    fn times(&mut self) -> Times {
         let (route, mut times) = (self.frame.route, self.frame.times);
-        let Some(Timer { begin, first, last }) = &self.frame.timer else { return Ok(times) };
-        if self.is_alone {
-            // The bands of a staged frame are waited for one by one, so the first wait is for the first band.
-            let first_wait = if !route.is_cover && route.paths[1] == TransferPath::Staged { first } else { last };
-            self.wait.observe(begin.elapsed_until(&first_wait.downloaded)?);
+        let Some(Timer { begin, first, last }) = &self.frame.timer else { return times };
+        let between = |from: &Event, to: &Event| from.elapsed_until(to).ok();
+        // The bands of a staged frame are waited for one by one, so the first wait is for the first band.
+        let first_wait = if !route.is_cover && route.paths[1] == TransferPath::Staged { first } else { last };
+        if let Some(time) = between(begin, &first_wait.downloaded).filter(|_| self.is_alone) {
+            self.wait.observe(time);
         }
         if route.paths[0] != TransferPath::Resident {
-            times.upload = Some(begin.elapsed_until(&last.uploaded)?);
+            times.upload = between(begin, &last.uploaded);
         }
         // The kernels of a cover begin when the last piece has been uploaded.
         let from = if route.is_cover { last } else { first };
-        times.kernel = Some(from.uploaded.elapsed_until(&last.processed)?);
+        times.kernel = between(&from.uploaded, &last.processed);
         if route.paths[1] != TransferPath::Resident {
-            times.download = Some(from.processed.elapsed_until(&last.downloaded)?);
+            times.download = between(&from.processed, &last.downloaded);
         }
-        Ok(times)
+        times
     }
 
     /// Copies rectangles out of the staging buffer. `wait` is called with each index; the rectangles with this index are copied

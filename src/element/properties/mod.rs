@@ -155,13 +155,14 @@ static PROPERTIES: LazyLock<Vec<(ParamSpec, Option<Accessor>)>> = LazyLock::new(
         // 3 frames saturate the bus; more add latency and memory only.
         Some(|s| &mut s.max_in_flight) => ParamSpecUInt::builder("max-in-flight")
             .minimum(1).maximum(16).default_value(1).mutable_ready(),
-            "Max in flight", "Number of frames in host memory that may be in flight on the device at once. Each \
-            frame beyond 1 adds a frame of latency. 3 frames are enough to use the full speed of the PCIe bus";
+            "Max in flight", "Number of frames in host memory that the GPU may work on at once (upload, blur and \
+            download). Each frame beyond 1 adds a frame of latency. 3 frames are enough to use the full speed of the \
+            PCIe bus";
         None => ParamSpecEnum::builder::<Backend>("active-backend").read_only(),
             "Active backend", "Backend in use: cuda or cpu; auto while the element is stopped";
         None => ParamSpecBoxed::builder::<gst::Structure>("stats").read_only(),
             "Statistics", "Counters of frames and bytes, and times of upload, kernel and download, since start. \
-            docs/PROPERTIES.md lists the fields";
+            The section 'The stats property' of docs/PROPERTIES.md lists the fields";
         Some(|s| &mut s.regions_mut().mode) => ParamSpecEnum::builder::<RegionMode>("region-mode").mutable_playing(),
             "Region mode", "frame: blur the whole picture, whatever cover is; inside: cover the regions, which are \
             zones and detected objects; outside: cover everything but the regions";
@@ -182,18 +183,19 @@ static PROPERTIES: LazyLock<Vec<(ParamSpec, Option<Accessor>)>> = LazyLock::new(
         Some(|s| &mut s.regions_mut().min_confidence) => ParamSpecDouble::builder("min-confidence")
             .minimum(0.0).maximum(1.0).mutable_playing(),
             "Minimum confidence", "Lowest confidence with which a detection starts a cover. Weaker detections only \
-            keep an object covered that is covered already. A detection that has no confidence starts a cover, too. \
+            continue the cover of an object that has one. A detection that has no confidence starts a cover, too. \
             With region-mode=outside, weaker detections are not shown; if the value is above 0, detections without a \
             confidence are not shown either";
         Some(|s| &mut s.regions_mut().expand) => ParamSpecDouble::builder("expand")
             .minimum(0.0).maximum(4.0).default_value(0.2).controllable().mutable_playing(),
             "Expand", "How much detections grow on each side, as a share of their width and height";
         Some(|s| &mut s.regions_mut().shape) => ParamSpecEnum::builder::<ObjectShape>("shape").mutable_playing(),
-            "Shape", "Shape of the object within the box of its detection or zone: the whole box, the ellipse in it, \
-            or the detection's mask (zones stay boxes)";
+            "Shape", "Shape of each region within the box of its detection or zone. box: the whole box; ellipse: the \
+            ellipse in it; mask: the mask of the detection (zones are boxes then)";
         Some(|s| &mut s.regions_mut().edge.feather) => ParamSpecUInt::builder("feather")
             .maximum(256).controllable().mutable_playing(),
-            "Feather", "Width of the soft edge in pixels. The soft edge lies in the part that is shown. The width is \
+            "Feather", "Width of the soft edge in pixels. The soft edge lies outside of what is \
+            covered, so it changes a strip of what is shown otherwise. The width is \
             rounded up to a multiple of 2 if the longer side of the frame has up to 512 pixels, of 4 up to 1024, of \
             8 up to 2048, and so on";
         Some(|s| &mut s.regions_mut().edge.grow) => ParamSpecInt::builder("grow")
@@ -201,13 +203,14 @@ static PROPERTIES: LazyLock<Vec<(ParamSpec, Option<Accessor>)>> = LazyLock::new(
             "Grow", "Pixels that are added to regions on each side, after expand. A negative value shrinks regions; \
             a covered region of which nothing would be left is not shrunk";
         Some(|s| &mut s.regions_mut().cover) => ParamSpecEnum::builder::<CoverKind>("cover").mutable_playing(),
-            "Cover", "What hides the regions. A blur is a visual effect; to hide something, use mosaic with few cells \
-            or fill";
+            "Cover", "How regions are covered. A blur is only a visual effect; to hide something, use fill, or mosaic \
+            with few cells";
         Some(|s| &mut s.regions_mut().strength) => ParamSpecDouble::builder("strength")
             .minimum(0.0).maximum(2.0).default_value(0.25).controllable().mutable_playing(),
             "Strength", "Least sigma of the blur of a region, as a share of the shorter side of its object or zone \
-            (before expand): the blur uses sigma or this value, whichever is larger, and ignores kernel-size. If \
-            strength is 0, or with region-mode=outside, sigma and kernel-size alone determine the blur";
+            (before expand). The blur uses sigma or this value, whichever is larger; the value is rounded up in steps of \
+            2^(1/4), and kernel-size is ignored. If strength is 0, or with region-mode=outside, sigma and kernel-size \
+            alone determine the blur";
         Some(|s| &mut s.regions_mut().cells) => ParamSpecUInt::builder("cells")
             .minimum(1).maximum(CELLS_MAX).default_value(6).mutable_playing(),
             "Cells", "Number of mosaic cells along the shorter side of the object or zone (before expand), or of the \
@@ -218,8 +221,8 @@ static PROPERTIES: LazyLock<Vec<(ParamSpec, Option<Accessor>)>> = LazyLock::new(
         Some(|s| &mut s.regions_mut().hold_time) => ParamSpecUInt64::builder("hold-time")
             .default_value(3_000_000_000).mutable_playing(),
             "Hold time", "Longest time, in nanoseconds, for which an object that is no longer detected stays covered \
-            at its predicted place. An object that was seen only briefly stays covered for eight times as long as it \
-            was seen, but at least for 0.3 s. Unused with region-mode=outside";
+            at its predicted place. It stays covered for eight times as long as it was seen, for at least 0.3 s, but \
+            never for longer than hold-time. Unused with region-mode=outside";
         Some(|s| &mut s.regions_mut().look_ahead) => ParamSpecUInt::builder("look-ahead").maximum(120).mutable_ready(),
             "Look-ahead", "Number of frames by which the video is delayed, so that an object is also covered in the \
             frames before its first detection, and in frames between two detections. There is no delay if \
@@ -230,8 +233,8 @@ static PROPERTIES: LazyLock<Vec<(ParamSpec, Option<Accessor>)>> = LazyLock::new(
             its label replaces it";
         Some(|s| &mut s.regions_mut().on_missing) => ParamSpecEnum::builder::<OnMissing>("on-missing")
             .mutable_playing(),
-            "On missing", "A detector attaches metas to each frame that it has searched. This property says what happens \
-            to a frame without them. Set pass for detectors that attach nothing when they find nothing (facedetect)";
+            "On missing", "The element expects metas of a detector on each frame that was searched, even if nothing was \
+            found. This property says what happens to a frame without them. Set pass for detectors that attach nothing when they find nothing (facedetect)";
         Some(|s| &mut s.regions_mut().post_messages) => ParamSpecBoolean::builder("post-messages").mutable_playing(),
             "Post messages", "Post an element message for each frame, which says what was covered. None is posted if \
             region-mode is frame";
