@@ -5,8 +5,8 @@
     target/release/examples/demo --sigma=0
     GST_PLUGIN_PATH=target/release scripts/python gi,numpy -- benches/hiding/backgrounds.py demo-out/before-after.png
 
-The person is the demo's portrait, moving as in `scripts/demo --background`, in luma; masks are those of MediaPipe's model for
-that clip, whose landscape the argument is, and the true ones, from the portrait's alpha. Behind the person is the landscape or a
+The person is the demo's portrait, moving before the landscape of the argument, in luma; masks are those of MediaPipe's model for
+that clip, and the true ones, from the portrait's alpha. Behind the person is the landscape or a
 drawn picture; the shelves move. Compared with the blur of what is behind are
   - plain: the blur of the frame,
   - weighted: blur(p * e) / blur(e), where e is how much of a sample is background (normalised convolution),
@@ -93,7 +93,7 @@ def blur(picture, sigma):
 # The clip.
 
 def alpha(width, height):
-    """How much of each pixel of the portrait is the person, as examples/demo/portrait.rs has it."""
+    """How much of each pixel of the portrait is the person, with a soft edge inside of the outline."""
     points = np.loadtxt(ROOT / "examples/demo/face-outline.csv", delimiter=",", skiprows=1) * (height / 400)
     y, x = np.mgrid[:height, :width] + 0.5
     crossings, nearest = np.zeros(x.shape, int), np.full(x.shape, np.inf)

@@ -11,8 +11,7 @@ What shows is read from cudagaussblur: behind the detector each frame becomes wh
   - the element selfiesegmentation with these settings, and grow=4,
   - true: the portrait's alpha with 320x180 samples, feather=0 and grow=4: what the grid of weights leaves of a perfect mask.
 
-The first table is of the demo's portrait, which moves before the landscape of the argument as in `scripts/demo --background`, in
-1280x720, every frame of three seconds. Columns: how much of the person shows; how much of the background shows, both in percent of
+The first table is of the demo's portrait, which moves before the landscape of the argument, in 1280x720, every frame of three seconds. Columns: how much of the person shows; how much of the background shows, both in percent of
 the person's area; the worst sum of what is hidden and of what shows wrongly in a frame; and the element's time for a frame (wall
 clock of those that the model sees).
 

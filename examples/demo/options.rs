@@ -7,15 +7,17 @@ use std::str::FromStr;
 
 use gstcudagaussblur::filter::BlurParams;
 
+use super::coverage::Cover;
+
 /// scripts/demo prints it too, and takes the names of the options from it.
 pub const HELP: &str = include_str!("help.txt");
 
 /// What the demo does with the video.
 #[derive(Clone, Copy, PartialEq)]
-pub enum Job {
+pub enum Task {
     /// Blurs the whole picture.
     Blur,
-    /// Covers the zones and boxes of a generated clip.
+    /// Covers the zones and boxes of a clip.
     Regions,
     /// Covers faces.
     Faces,
@@ -23,28 +25,12 @@ pub enum Job {
     Background,
 }
 
-/// What hides a place.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Cover {
-    Blur,
-    Mosaic,
-    Fill,
-}
-
-impl Cover {
-    /// The value of the element's property.
-    pub fn nick(self) -> &'static str {
-        match self {
-            Self::Blur => "blur",
-            Self::Mosaic => "mosaic",
-            Self::Fill => "fill",
-        }
-    }
-}
+/// The values of `--cover`.
+const COVERS: [(&str, Cover); 3] = [("blur", Cover::Blur), ("mosaic", Cover::Mosaic), ("fill", Cover::Fill)];
 
 pub struct Options {
-    pub job: Job,
-    /// The first camera instead of a generated clip.
+    pub task: Task,
+    /// The first camera instead of a clip.
     pub camera: bool,
     pub cover: Cover,
     pub sigma: f64,
@@ -57,10 +43,10 @@ impl Options {
     /// Parses the arguments. `None` if they ask for help. The error is one sentence for the user.
     pub fn parse(mut args: impl Iterator<Item = OsString>) -> Result<Option<Self>, String> {
         let mut options = Self {
-            job: Job::Blur,
+            task: Task::Blur,
             camera: false,
             cover: Cover::Mosaic,
-            sigma: f64::NAN,
+            sigma: 5.0,
             kernel_size: 0,
             backend: "auto".into(),
             out: "demo-out".into(),
@@ -75,18 +61,19 @@ impl Options {
             let mut value = || inline.take().or_else(|| args.next()).ok_or(format!("{name} needs a value"));
             match name {
                 "-h" | "--help" => return Ok(None),
-                "--regions" | "--faces" | "--background" if options.job != Job::Blur => {
+                "--regions" | "--faces" | "--background" if options.task != Task::Blur => {
                     return Err("give --regions, --faces or --background, and only once".into());
                 }
-                "--regions" => options.job = Job::Regions,
-                "--faces" => options.job = Job::Faces,
-                "--background" => options.job = Job::Background,
+                "--regions" => options.task = Task::Regions,
+                "--faces" => options.task = Task::Faces,
+                "--background" => options.task = Task::Background,
                 "--camera" => options.camera = true,
                 "--cover" => {
-                    let wanted = value()?.to_string_lossy().into_owned();
-                    let found = [Cover::Blur, Cover::Mosaic, Cover::Fill].into_iter().find(|c| c.nick() == wanted);
-                    options.cover = found.ok_or(format!("--cover takes blur, mosaic or fill, not {wanted}"))?;
-                    has_cover = true;
+                    let wanted = value()?;
+                    let found = COVERS.into_iter().find(|(nick, _)| *nick == wanted);
+                    let (_, cover) =
+                        found.ok_or(format!("--cover takes blur, mosaic or fill, not {}", wanted.display()))?;
+                    (options.cover, has_cover) = (cover, true);
                 }
                 "--sigma" => sigma = Some(number(name, &value()?)?),
                 "--kernel-size" => options.kernel_size = number(name, &value()?)?,
@@ -100,21 +87,26 @@ impl Options {
                 }
             }
         }
-        options.sigma = sigma.unwrap_or(if options.job == Job::Background { 20.0 } else { 5.0 });
+        options.sigma = sigma.unwrap_or(if options.task == Task::Background { 20.0 } else { 5.0 });
         BlurParams::new(options.sigma, options.kernel_size).map_err(|error| error.to_string())?;
-        if !["auto", "cuda", "cpu"].contains(&options.backend.as_str()) {
-            return Err(format!("backend={} cannot be used: it must be auto, cuda or cpu", options.backend));
+        let wrong = [
+            (!["auto", "cuda", "cpu"].contains(&&*options.backend), "--backend takes auto, cuda or cpu"),
+            (options.task == Task::Regions && options.camera, "--regions has a clip of its own: leave out --camera"),
+            (
+                options.task == Task::Background && options.kernel_size != 0,
+                "--background takes --sigma, not --kernel-size",
+            ),
+            (has_cover && options.task != Task::Faces, "--cover needs --faces"),
+        ];
+        match wrong.into_iter().find(|(is_wrong, _)| *is_wrong) {
+            Some((_, sentence)) => Err(sentence.into()),
+            None => Ok(Some(options)),
         }
-        if options.job == Job::Regions && options.camera {
-            return Err("--regions has a clip of its own: leave out --camera".into());
-        }
-        if options.job == Job::Background && options.kernel_size != 0 {
-            return Err("--background takes --sigma, not --kernel-size".into());
-        }
-        if has_cover && options.job != Job::Faces {
-            return Err("--cover needs --faces".into());
-        }
-        Ok(Some(options))
+    }
+
+    /// The value of the element's property for the cover of faces.
+    pub fn cover_nick(&self) -> &'static str {
+        COVERS.into_iter().find(|(_, cover)| *cover == self.cover).expect("a cover of the table").0
     }
 }
 
