@@ -1,5 +1,5 @@
-//! The oracle of soft covers: the weights at the nodes and at the samples, the mix, and the background without the object,
-//! one operation a line, simple enough to check by reading.
+//! The oracle of soft covers: which samples an object has, the weights at the nodes and at the samples, the mix, and the background
+//! without the object, one operation a line, simple enough to check by reading.
 
 use gstcudagaussblur::filter::BlurParams;
 use gstcudagaussblur::filter::frame::{PlaneLayout, SampleLayout};
@@ -19,6 +19,9 @@ pub enum Form {
     Ellipse,
     Mask { columns: u32, rows: u32, samples: Vec<u8> },
 }
+
+/// Tolerance for the rounding of floating-point numbers, in samples.
+pub const EPSILON: f64 = 1e-5;
 
 /// An object, in luma samples.
 #[derive(Debug, Clone)]
@@ -43,6 +46,71 @@ impl Item {
             _ => self.area,
         };
         Object { area, shape }
+    }
+
+    /// Whether a part of a luma sample is in the box, more than a tolerance, or (with a negative one) almost.
+    fn is_in_box(&self, sample: [i64; 2], tolerance: f64) -> bool {
+        let Area { left, top, right, bottom } = self.area;
+        [(left, right), (top, bottom)]
+            .into_iter()
+            .zip(sample)
+            .all(|((low, high), at)| low < at as f64 + 1.0 - tolerance && high > at as f64 + tolerance && high > low)
+    }
+
+    /// The distance of a point from the centre, where the ellipse in the box is 1 away.
+    fn distance(&self, point: [f64; 2]) -> f64 {
+        let Area { left, top, right, bottom } = self.area;
+        let of_axis = |at: f64, low: f64, high: f64| (2.0 * at - low - high) / (high - low);
+        of_axis(point[0], left, right).hypot(of_axis(point[1], top, bottom))
+    }
+
+    /// Whether all, or any, of the samples of a mask that a luma sample meets are inside. With `covers` these are the samples that it
+    /// has any part of, else the one at its centre and all whose centres it has.
+    fn is_inside_mask(&self, sample: [i64; 2], covers: bool) -> bool {
+        let (Form::Mask { columns, rows, samples }, Some((begin, length))) = (&self.form, self.whole(covers)) else {
+            return false;
+        };
+        let [across, down] = [(0, columns), (1, rows)].map(|(axis, count)| {
+            let (at, length, count) = (sample[axis] - begin[axis], length[axis], i64::from(*count));
+            if !(0..length).contains(&at) {
+                return 0..0;
+            }
+            let own = (2 * at + 1) * count / (2 * length);
+            // The first sample whose centre is not before a luma sample.
+            let first = |at: i64| -(length - 2 * count * at).div_euclid(2 * length);
+            match covers {
+                true => at * count / length..up((at + 1) * count, length),
+                false => own.min(first(at))..(own + 1).max(first(at + 1)),
+            }
+        });
+        let mut met = down.flat_map(|row| across.clone().map(move |column| row * i64::from(*columns) + column));
+        let is_inside = |i: i64| samples[i as usize] >= 128;
+        if covers { met.any(is_inside) } else { !across.is_empty() && met.all(is_inside) }
+    }
+
+    /// Whether any part of a luma sample is the object's, so that it is covered.
+    pub fn touches(&self, x: i64, y: i64) -> bool {
+        let Area { left, top, right, bottom } = self.area;
+        self.is_in_box([x, y], EPSILON)
+            && match self.form {
+                Form::Box => true,
+                Form::Ellipse => {
+                    let nearest = [(left, right, x), (top, bottom, y)]
+                        .map(|(low, high, at)| f64::midpoint(low, high).clamp(at as f64, at as f64 + 1.0));
+                    self.distance(nearest) < 1.0 - EPSILON
+                }
+                Form::Mask { .. } => self.is_inside_mask([x, y], true),
+            }
+    }
+
+    /// Whether a luma sample may be shown as the object's where all but objects are covered.
+    pub fn may_show(&self, x: i64, y: i64) -> bool {
+        self.is_in_box([x, y], -EPSILON)
+            && match self.form {
+                Form::Box => true,
+                Form::Ellipse => self.distance([x as f64 + 0.5, y as f64 + 0.5]) <= 1.0 + EPSILON,
+                Form::Mask { .. } => self.is_inside_mask([x, y], false),
+            }
     }
 
     /// The box in whole samples: x, y, width and height. Rounded outwards where it `covers`, else inwards.

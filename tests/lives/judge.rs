@@ -522,20 +522,15 @@ fn items(pending: &Pending, said: &Said) -> Vec<Option<Item>> {
         let form = if shape == "ellipse" { Form::Ellipse } else { Form::Box };
         match (origin.as_str(), shape.as_str()) {
             ("zone", _) => Some(Item { area: pending.only(*rect, pending.zones())?, form }),
-            ("alpha", _) => {
-                let Alpha { size: [columns, rows], samples } = pending.alpha.clone()?;
-                Some(Item { area: pending.whole_area(), form: Form::Mask { columns, rows, samples } })
-            }
+            ("alpha", _) => Some(Item { area: pending.whole_area(), form: pending.alpha.clone()?.form() }),
             (_, "mask") => {
                 let masks = rois.iter().filter(|(_, area)| pending.rect(*area) == Some(*rect));
-                let of_roi = |mask: &&MaskParam| mask.has_object();
-                let masks = masks.filter_map(|(roi, area)| Some((*area, roi.mask.as_ref().filter(of_roi)?)));
-                let masks: Vec<(Area, &MaskParam)> = masks.collect();
-                let [(area, mask), others @ ..] = &masks[..] else { return None };
-                let [columns, rows] = mask.size;
-                let samples = (0..rows).flat_map(|y| (0..columns).map(move |x| mask.sample(x, y)));
-                let form = Form::Mask { columns, rows, samples: samples.collect() };
-                others.iter().all(|other| *other == masks[0]).then_some(Item { area: *area, form })
+                let masks =
+                    masks.filter_map(|(roi, area)| Some((*area, roi.mask.as_ref()?, roi.mask.as_ref()?.form()?)));
+                let masks: Vec<(Area, &MaskParam, Form)> = masks.collect();
+                let [(area, mask, form), others @ ..] = &masks[..] else { return None };
+                let is_same = others.iter().all(|(other, of_other, _)| (other, of_other) == (area, mask));
+                is_same.then(|| Item { area: *area, form: form.clone() })
             }
             _ if pending.is_outside() => {
                 let areas = rois.iter().map(|(_, area)| area.grown(*area, settings.number("expand")));

@@ -3,8 +3,11 @@
 
 use gst_video::{VideoInfo, VideoInterlaceMode};
 
+use gstcudagaussblur::filter::regions::Area;
+
+use crate::common::soft_oracle::{Form, Item};
 use crate::settings::{Settings, Zone};
-use crate::steps::{Frame, MaskParam, RoiBox, has_alpha};
+use crate::steps::{Frame, RoiBox, has_alpha};
 
 /// What decides about a frame.
 pub struct Moment {
@@ -29,9 +32,10 @@ pub struct Alpha {
 }
 
 impl Alpha {
-    fn is_object(&self, x: i64, y: i64) -> bool {
-        let [width, height] = self.size.map(i64::from);
-        (0..width).contains(&x) && (0..height).contains(&y) && self.samples[(y * width + x) as usize] >= 128
+    /// A mask of everything in the picture.
+    pub fn form(self) -> Form {
+        let Self { size: [columns, rows], samples } = self;
+        Form::Mask { columns, rows, samples }
     }
 }
 
@@ -62,26 +66,12 @@ pub struct Must {
 #[derive(Debug, Clone, Copy)]
 struct Place([[f64; 2]; 2]);
 
-/// What of a place is an object.
-#[derive(Clone, Copy)]
-enum Form<'a> {
-    Box,
-    Ellipse,
-    Mask(&'a MaskParam),
-    /// It has a sample for each of the picture.
-    Alpha(&'a Alpha),
-}
-
-#[derive(Clone, Copy)]
-struct Object<'a> {
-    place: Place,
-    form: Form<'a>,
+struct Object {
+    item: Item,
     /// The box around every place where it may be, which `grow` shrinks.
     all: Place,
 }
 
-/// Tolerance for the rounding of floating-point numbers, in samples.
-const EPSILON: f64 = 1e-5;
 /// From this σ on a blur changes noise, and up to the other it changes nothing; between them either is allowed.
 const VISIBLE_SIGMA: f64 = 0.3;
 const INVISIBLE_SIGMA: f64 = 0.15;
@@ -127,63 +117,15 @@ impl Place {
         Self([self.0[0], self.0[1].map(|y| y / 2.0)])
     }
 
-    /// Whether it has a part of this sample, more than a tolerance, or (with a negative one) almost.
-    fn touches(self, sample: [i64; 2], tolerance: f64) -> bool {
-        self.0
-            .iter()
-            .zip(sample)
-            .all(|([low, high], at)| *low < at as f64 + 1.0 - tolerance && *high > at as f64 + tolerance && high > low)
-    }
-
-    /// The distance of a point from the centre, where the ellipse in the place is 1 away.
-    fn distance(self, point: [f64; 2]) -> f64 {
-        let [x, y] = [0, 1].map(|axis| {
-            let [low, high] = self.0[axis];
-            (2.0 * point[axis] - low - high) / (high - low)
-        });
-        x.hypot(y)
+    fn area(self) -> Area {
+        let [[left, right], [top, bottom]] = self.0;
+        Area { left, top, right, bottom }
     }
 }
 
-impl Object<'_> {
-    /// Whether any part of a sample is the object's.
-    fn touches(&self, x: i64, y: i64) -> bool {
-        let (place, start) = (self.place, [x as f64, y as f64]);
-        place.touches([x, y], EPSILON)
-            && match self.form {
-                Form::Box => true,
-                Form::Ellipse => {
-                    let nearest = [0, 1].map(|axis| {
-                        let [low, high] = place.0[axis];
-                        f64::midpoint(low, high).clamp(start[axis], start[axis] + 1.0)
-                    });
-                    place.distance(nearest) < 1.0 - EPSILON
-                }
-                Form::Mask(mask) => {
-                    // The samples of the mask that are over this one.
-                    let [columns, rows] = [0, 1].map(|axis| {
-                        let [low, high] = place.0[axis];
-                        let of_mask = |at: f64| (at - low) / (high - low) * f64::from(mask.size[axis]);
-                        let first = (of_mask(start[axis]) + EPSILON).floor().max(0.0) as u32;
-                        let end = (of_mask(start[axis] + 1.0) - EPSILON).ceil() as u32;
-                        first..end.min(mask.size[axis])
-                    });
-                    rows.into_iter().any(|y| columns.clone().any(|x| mask.sample(x, y) >= 128))
-                }
-                Form::Alpha(alpha) => alpha.is_object(x, y),
-            }
-    }
-
-    /// Whether a sample may count as the object's where all but objects are covered.
-    fn may_show(&self, x: i64, y: i64) -> bool {
-        self.place.touches([x, y], -EPSILON)
-            && match self.form {
-                Form::Box => true,
-                Form::Ellipse => self.place.distance([x as f64 + 0.5, y as f64 + 0.5]) <= 1.0 + EPSILON,
-                // It is stretched over the place rounded inwards.
-                Form::Mask(_) => (-1..=1).any(|dy| (-1..=1).any(|dx| self.touches(x + dx, y + dy))),
-                Form::Alpha(alpha) => alpha.is_object(x, y),
-            }
+impl Object {
+    fn new(place: Place, form: Form) -> Self {
+        Self { item: Item { area: place.area(), form }, all: place }
     }
 }
 
@@ -274,11 +216,13 @@ impl Moment {
     fn must_cover(&self, object: &Object) -> Vec<bool> {
         // One of which shrinking would leave nothing is covered whole.
         let grow = Some(self.settings.number("grow")).filter(|grow| !object.all.wider(*grow).is_empty()).unwrap_or(0);
-        if let Form::Box = object.form {
-            let grown = Object { place: object.place.wider(grow), ..*object };
+        let Item { area: Area { left, top, right, bottom }, form } = object.item.clone();
+        if let Form::Box = form {
+            let area = Place([[left, right], [top, bottom]]).wider(grow).area();
+            let grown = Item { area, form };
             return self.grown(0, 0, |x, y| grown.touches(x, y));
         }
-        self.grown(grow, grow.unsigned_abs().into(), |x, y| object.touches(x, y))
+        self.grown(grow, grow.unsigned_abs().into(), |x, y| object.item.touches(x, y))
     }
 
     /// The samples that may be shown with region-mode=outside, with `grow`.
@@ -286,7 +230,7 @@ impl Moment {
         let (shown, grow) = (self.shown(), self.settings.number::<i32>("grow"));
         // A mask that ends at an edge of the picture does not shrink there.
         self.grown(grow, grow.max(0).into(), |x, y| {
-            shown.iter().any(|objects| objects.iter().all(|object| object.may_show(x, y)))
+            shown.iter().any(|items| items.iter().all(|item| item.may_show(x, y)))
         })
     }
 
@@ -318,29 +262,27 @@ impl Moment {
     }
 
     /// Which part of the place of a detection is the object; `None` if `shape` wants a mask that it has not.
-    fn form<'a>(&self, roi: &'a RoiBox) -> Option<Form<'a>> {
+    fn form(&self, roi: &RoiBox) -> Option<Form> {
         match self.settings.text("shape") {
             "ellipse" => Some(Form::Ellipse),
-            "mask" => roi.mask.as_ref().filter(|mask| !self.is_field() && mask.has_object()).map(Form::Mask),
+            "mask" => roi.mask.as_ref().filter(|_| !self.is_field())?.form(),
             _ => Some(Form::Box),
         }
     }
 
-    fn of_zone(&self, zone: &Zone) -> Object<'static> {
+    fn of_zone(&self, place: Place) -> Object {
         let form = if self.settings.text("shape") == "ellipse" { Form::Ellipse } else { Form::Box };
-        let place = Place::of_zone(zone, self.size);
-        Object { place, form, all: place }
+        Object::new(place, form)
     }
 
     /// The alpha channel, if it is a region: a mask of everything in the picture.
-    fn of_alpha(&self) -> Option<Object<'_>> {
-        let alpha = self.alpha.as_ref().filter(|_| self.settings.has("region-sources", "alpha"))?;
-        let place = Place(self.size.map(|side| [0.0, side.into()]));
-        Some(Object { place, form: Form::Alpha(alpha), all: place })
+    fn of_alpha(&self) -> Option<Object> {
+        let alpha = self.alpha.clone().filter(|_| self.settings.has("region-sources", "alpha"))?;
+        Some(Object::new(Place(self.size.map(|side| [0.0, side.into()])), alpha.form()))
     }
 
     /// What must be covered with region-mode=inside.
-    fn covered(&self) -> Vec<Object<'_>> {
+    fn covered(&self) -> Vec<Object> {
         let picture = f64::from(self.size[0].min(self.size[1]));
         // Strength follows the picture.
         let mut objects: Vec<Object> = self.of_alpha().filter(|_| self.hides(picture)).into_iter().collect();
@@ -355,25 +297,27 @@ impl Moment {
                 if self.hides(short_side) && !place.is_empty() {
                     // Masks do not expand.
                     let form = self.form(roi).unwrap_or(Form::Box);
-                    let is_mask = matches!(form, Form::Mask(_));
+                    let is_mask = matches!(form, Form::Mask { .. });
                     let expand = if is_mask { 0.0 } else { self.settings.number("expand") };
                     let field = if self.is_field() { place.in_field() } else { place };
                     let ([columns, [top, bottom]], [_, of_field]) = (place.0, field.0);
                     let all = Place([columns, [top.min(of_field[0]), bottom.max(of_field[1])]]).grown(expand);
-                    objects.extend([place, field].map(|place| Object { place: place.grown(expand), form, all }));
+                    let item = |place: Place| Item { area: place.grown(expand).area(), form: form.clone() };
+                    objects.extend([place, field].map(|place| Object { item: item(place), all }));
                 }
             }
         }
         if self.settings.has("region-sources", "zones") {
             let zones = self.settings.zones().into_iter().filter(|zone| self.may_be_active(zone));
-            objects.extend(zones.map(|zone| self.of_zone(&zone)).filter(|zone| self.hides(zone.place.short_side())));
+            let places = zones.map(|zone| Place::of_zone(&zone, self.size));
+            objects.extend(places.filter(|place| self.hides(place.short_side())).map(|place| self.of_zone(place)));
         }
         objects
     }
 
     /// What may be shown with region-mode=outside: of each list only what all its objects have.
-    fn shown(&self) -> Vec<Vec<Object<'_>>> {
-        let mut shown: Vec<Vec<Object>> = self.of_alpha().map(|alpha| vec![alpha]).into_iter().collect();
+    fn shown(&self) -> Vec<Vec<Item>> {
+        let mut shown: Vec<Vec<Item>> = self.of_alpha().map(|alpha| vec![alpha.item]).into_iter().collect();
         if self.settings.has("region-sources", "roi") {
             for roi in self.frame.boxes.iter().filter(|roi| self.counts(roi, false)) {
                 let place = Place::of(roi);
@@ -382,16 +326,15 @@ impl Moment {
                     continue;
                 }
                 let Some(form) = self.form(roi) else { continue };
-                let is_mask = matches!(form, Form::Mask(_));
+                let is_mask = matches!(form, Form::Mask { .. });
                 let place = if is_mask { place } else { place.grown(self.settings.number("expand")) };
-                let object = Object { place, form, all: place };
-                let in_field = Object { place: place.in_field(), ..object };
-                shown.push(if self.is_field() { vec![object, in_field] } else { vec![object] });
+                let places = [place, place.in_field()].into_iter().take(1 + usize::from(self.is_field()));
+                shown.push(places.map(|place| Item { area: place.area(), form: form.clone() }).collect());
             }
         }
         if self.settings.has("region-sources", "zones") {
             let zones = self.settings.zones().into_iter().filter(|zone| self.is_surely_active(zone));
-            shown.extend(zones.map(|zone| vec![self.of_zone(&zone)]));
+            shown.extend(zones.map(|zone| vec![self.of_zone(Place::of_zone(&zone, self.size)).item]));
         }
         shown
     }

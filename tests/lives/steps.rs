@@ -5,6 +5,7 @@ use std::sync::LazyLock;
 use gst_video::VideoFormat;
 
 use crate::common::Noise;
+use crate::common::soft_oracle::Form;
 use crate::common::video;
 use crate::settings::{LIVE, PROPERTIES, Zone, values};
 
@@ -154,15 +155,17 @@ impl MaskParam {
         self.samples.at(self.size, x, y)
     }
 
-    /// Whether it is as docs/HIDING.md says, so that it can be read, and any of it is the object.
-    pub fn has_object(&self) -> bool {
+    /// The mask, if it is as docs/HIDING.md says, so that it can be read, and any of it is the object.
+    pub fn form(&self) -> Option<Form> {
         let [columns, rows] = self.size;
         let has_size = self.size.iter().all(|side| (1..=4096).contains(side));
         let has_rows = self.stride() >= columns.cast_signed() && self.missing == 0;
         let is_readable = self.format == Some("GRAY8") && has_size && has_rows;
-        is_readable
-            && !(self.is_of_other_size && self.padding.is_some())
-            && (0..rows).any(|y| (0..columns).any(|x| self.sample(x, y) >= 128))
+        if !is_readable || self.is_of_other_size && self.padding.is_some() {
+            return None;
+        }
+        let samples: Vec<u8> = (0..rows).flat_map(|y| (0..columns).map(move |x| self.sample(x, y))).collect();
+        samples.iter().any(|sample| *sample >= 128).then_some(Form::Mask { columns, rows, samples })
     }
 }
 

@@ -207,40 +207,6 @@ fn weights_are_those_of_another_implementation() {
     }
 }
 
-/// Whether a luma sample is the object's, of which what is covered `errs_outwards`: any part of it in a box, its centre in an ellipse
-/// or in a sample of a mask that is inside. Of what errs inwards all of it in a box, and in a mask also all samples inside whose
-/// centres it has.
-fn has_sample(Item { area, form }: &Item, x: u32, y: u32, errs_outwards: bool) -> bool {
-    let outwards =
-        |edge: f64, sign: f64| if errs_outwards { sign * (sign * edge).ceil() } else { sign * (sign * edge).floor() };
-    let begin = [area.left, area.top].map(|edge| outwards(edge, -1.0) as i64);
-    let end = [area.right, area.bottom].map(|edge| outwards(edge, 1.0) as i64);
-    let length = [end[0] - begin[0], end[1] - begin[1]];
-    let at = [i64::from(x) - begin[0], i64::from(y) - begin[1]];
-    if !(0..2).all(|axis| (0..length[axis]).contains(&at[axis])) {
-        return false;
-    }
-    match form {
-        Form::Box => true,
-        Form::Ellipse => {
-            let [dx, dy] = [0, 1].map(|axis| (2 * at[axis] - length[axis] + 1) as f64 / length[axis] as f64);
-            dx * dx + dy * dy <= 1.0
-        }
-        Form::Mask { columns, rows, samples } => {
-            let met = |axis: usize, count: u32| {
-                let (at, length, count) = (at[axis], length[axis], i64::from(count));
-                let own = (2 * at + 1) * count / (2 * length);
-                // The first sample whose centre is not before a luma sample.
-                let first = |at: i64| -(length - 2 * count * at).div_euclid(2 * length);
-                if errs_outwards { own..own + 1 } else { own.min(first(at))..(own + 1).max(first(at + 1)) }
-            };
-            let (across, down) = (met(0, *columns), met(1, *rows));
-            let mut met = down.flat_map(|row| across.clone().map(move |column| row * i64::from(*columns) + column));
-            met.all(|i| samples[i as usize] >= 128)
-        }
-    }
-}
-
 /// Every node, some rows, and of their luma samples what must hold whatever the weights are made from: a sample that an object has any
 /// part of is covered wholly unless the object shrinks, nothing beyond the object's reach has a weight, and nothing shows of a sample
 /// that is not an object's unless the object grows.
@@ -266,7 +232,7 @@ fn weights_are_those_of_the_oracle_and_hide_what_they_must() {
                 assert_eq!(got, oracle.each_ref().map(|nodes| nodes.at(x, y) as u8), "({x}, {y}) of {case:?}");
                 let [inside, outside, excluded] = got;
                 between += got.iter().filter(|weight| ![0, 255].contains(*weight)).count() as u64;
-                let mut objects = items.iter().filter(|item| has_sample(item, x, y, true)).peekable();
+                let mut objects = items.iter().filter(|item| item.touches(x.into(), y.into())).peekable();
                 let must_cover = edge.grow >= 0 && objects.peek().is_some();
                 assert!(!must_cover || inside == 255, "({x}, {y}) has {inside}: {case:?}");
                 let is_drawn = objects.any(|item| !matches!(item.form, Form::Mask { .. }));
@@ -274,7 +240,7 @@ fn weights_are_those_of_the_oracle_and_hide_what_they_must() {
                 let has = |rect: &Rect| (rect.x()..rect.right()).contains(&x) && (rect.y()..rect.bottom()).contains(&y);
                 let is_in_reach = rects.iter().any(has) && (edge.grow < 0 || reached.iter().any(has));
                 assert!(inside == 0 || is_in_reach, "({x}, {y}) is beyond {rects:?} or {reached:?}: {case:?}");
-                let must_hide = edge.grow <= 0 && !items.iter().any(|item| has_sample(item, x, y, false));
+                let must_hide = edge.grow <= 0 && !items.iter().any(|item| item.may_show(x.into(), y.into()));
                 assert!(!must_hide || outside == 255, "({x}, {y}) shows, with {outside}: {case:?}");
                 covered += u64::from(must_cover);
                 hidden += u64::from(must_hide);
