@@ -370,6 +370,23 @@ fn distance_from_the_gaussian_is_within_the_promise() {
     });
 }
 
+/// What distances are measured from: an implementation that shares no code with this crate has the same values.
+#[test]
+fn the_gaussian_is_that_of_scipy() {
+    let sample = |x: usize, y: usize| ((7919 * x * x + 104_729 * y + 31 * x * y) % 65536) as u16;
+    let (image, places) = (picture([131, 77], sample), [vec![0, 1, 2, 30, 65, 130], vec![0, 1, 38, 76]]);
+    let lines = include_str!("../data/gaussian.txt").lines().filter(|line| !line.starts_with('#'));
+    let lines: Vec<Vec<f64>> =
+        lines.map(|line| line.split(' ').map(|number| number.parse().unwrap()).collect()).collect();
+    assert_eq!(lines.len(), 7);
+    for line in lines {
+        let gaussian = image.gaussian_at(line[0], &places);
+        assert_eq!(gaussian.len(), line.len() - 1);
+        let distance = largest(gaussian.iter().zip(&line[1..]).map(|(one, other)| (one - other).abs()));
+        assert!(distance < 1e-5, "sigma={}: {distance}", line[0]);
+    }
+}
+
 /// A set kernel-size selects the direct form for any σ. Measured with the radius that follows from a small σ,
 /// int(4σ + 0.5), among them two σ for which it truncates the most.
 #[test]

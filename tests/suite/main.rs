@@ -33,6 +33,4 @@ mod python;
 #[cfg(unix)]
 mod readme;
 #[cfg(unix)]
-mod scipy_reference;
-#[cfg(unix)]
 mod scripts;
