@@ -3,30 +3,14 @@
 
 use std::sync::atomic::Ordering;
 
-use gst_video::{VideoFormat, VideoInfo, VideoMeta, VideoRegionOfInterestMeta};
+use gst_video::{VideoFormat, VideoInfo, VideoMeta};
 
 use crate::common::checks::count_allocation_queries;
 use crate::common::covered::{info, with_roi};
 use crate::common::stream::{SIZE, Stream};
-use crate::common::video::{formats, with_meta};
+use crate::common::video::with_meta;
 
 const NV12: VideoFormat = VideoFormat::Nv12;
-
-#[test]
-fn zones_and_detections_are_covered_in_every_format() {
-    for (i, format) in formats().into_iter().enumerate() {
-        let sigma = [2.0, 9.0][i % 2];
-        // From 60/97 and 30/61 to beyond the corner, rounded outwards.
-        let properties = format!("sigma={sigma} expand=0 zones=<[zone,x=0.6187,y=0.4919,width=1.0,height=1.0]>");
-        for takes_video_meta in [false, true] {
-            let mut stream = Stream::downstream(takes_video_meta, &info(format, SIZE), &properties);
-            let output = stream.output(with_roi(stream.frame(), "face", (11, 7, 13, 9)));
-            stream.check(&output, "13x9+11+7,37x31+60+30");
-            stream.counts(&format!("frames=1 frames-cpu=1 frames-in-place={}", u64::from(takes_video_meta)));
-            assert_eq!(output.iter_meta::<VideoRegionOfInterestMeta>().count(), 1, "metas stay");
-        }
-    }
-}
 
 /// A discontinuity that jumps back by more than `hold-time` (3 s) forgets all objects. A jump back without DISCONT, or by less, does
 /// not.
@@ -154,50 +138,6 @@ fn detections_stay_covered_for_the_hold_time() {
     for (on_lost, looks) in [("release", "4:open"), ("cover", "4:whole")] {
         Stream::gray(&format!("cover=fill expand=0 on-missing=pass hold-time=100000000 on-lost={on_lost}"))
             .plays(&[("face*2 frame*2", "0-1:8x8+20+20 2-3:10x10+19+19"), ("frame", looks)]);
-    }
-}
-
-/// Boxes that are empty, outside of the picture or as large as numbers get. A side of more than twice the picture's is no object's:
-/// it is covered, and never shown.
-#[test]
-fn strange_boxes_cover_what_they_have_of_the_picture() {
-    const MAX: u32 = u32::MAX;
-    for (place, covered, shown) in [
-        ((5, 5, 0, 9), "open", "whole"),
-        ((97, 0, 5, 5), "open", "whole"),
-        // Producers with signed boxes wrap the corner of an object that is partly left of and above the frame.
-        ((MAX - 5, MAX - 3, 10, 12), "4x8+0+0", "93x8+4+0,97x53+0+8"),
-        ((MAX, MAX, MAX, MAX), "whole", "whole"),
-        ((96, 60, 1, 1), "1x1+96+60", "97x60+0+0,96x1+0+60"),
-        ((90, 50, MAX, MAX), "7x11+90+50", "whole"),
-        ((0, 0, 194, 122), "whole", "open"),
-        ((0, 0, 195, 61), "whole", "whole"),
-    ] {
-        for (mode, looks) in [("inside", covered), ("outside", shown)] {
-            let mut stream = Stream::new(NV12, &format!("region-mode={mode} sigma=3 expand=0"));
-            let output = stream.output(with_roi(stream.frame(), "face", place));
-            stream.check(&output, looks);
-        }
-    }
-}
-
-/// A buffer of interlace-mode=alternate has one field. A box in rows of the frame and one in rows of the field are covered, and only
-/// what both have is shown.
-#[test]
-fn a_box_in_a_field_counts_in_either_numbering_of_rows() {
-    for (properties, enters, leaves) in [
-        // Rows 20 to 28 of the field if it counts rows of the frame, 40 to 56 if of the field.
-        ("sigma=3", "face:20x16+10+40", "0:20x36+10+20"),
-        ("region-mode=outside cover=fill", "face:20x16+10+40", "0:whole"),
-        // Rows 10 to 30, or 20 to 60.
-        ("region-mode=outside cover=fill", "face:20x40+10+20", "0:64x20+0+0,10x10+0+20,34x10+30+20,64x30+0+30"),
-        // What vanished is covered wherever it may have been, also if it was found while only what is certain of it was shown: rows
-        // 10 to 60, grown by 2.2 samples in 40 ms.
-        ("region-mode=outside sigma=3 on-missing=pass", "face:20x40+10+20 region-mode=inside frame", "0 1:26x53+7+7"),
-    ] {
-        let mut stream = Stream::of_field(VideoFormat::Gray8, &format!("expand=0 {properties}"));
-        assert_eq!(stream.picture.planes[0].height, 60);
-        stream.plays(&[(enters, leaves)]);
     }
 }
 
