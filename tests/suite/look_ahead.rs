@@ -280,15 +280,6 @@ fn a_gap_counts_as_the_frames_that_it_lacks() {
     Stream::gray("look-ahead=3").plays(&[("frame segment@25000+1 gap@25000*2", ""), ("gap@25000", "0 segment gap*3")]);
 }
 
-/// What is found after a gap that is shorter than `look-ahead` is covered before it.
-#[test]
-fn an_object_is_covered_before_a_short_gap() {
-    for (script, first) in [("frame gap@1+2 face@3 eos", "regions"), ("frame gap@1+3 face@4 eos", "nothing")] {
-        let mut stream = Stream::gray("look-ahead=3 sigma=3 expand=0 on-missing=pass post-messages=true");
-        stream.enter(script).tells(&[&format!("…covered={first},…"), "…covered=regions,…"]);
-    }
-}
-
 /// A live stream that ends in gaps, of which the time is not known, or does not pass.
 #[test]
 fn gaps_without_a_time_release_frames_too() {
