@@ -30,7 +30,7 @@ from backgrounds import FRAMES, ROOT, Gst, alpha, before, placed, play, scaled
 WIDTH, HEIGHT = 1280, 720
 COVER = "cudagaussblur backend=cpu region-mode=outside region-sources=roi shape=mask cover=fill expand=0"
 SHAPE = "grow=4"
-SETTINGS = "smooth=0", "", "every=2"
+SETTINGS = "smooth=0", ""
 CODEC = "x264enc bitrate=2000 speed-preset=veryfast tune=zerolatency key-int-max=60 ! h264parse ! avdec_h264"
 
 

@@ -23,9 +23,6 @@ use crate::{
 static CAT: LazyLock<gst::DebugCategory> =
     LazyLock::new(|| gst::DebugCategory::new("centerface", gst::DebugColorFlags::empty(), Some("Finds faces")));
 
-/// The longest time between two frames that are searched. At a low frame rate, `every` alone would exceed it, and `cudagaussblur`
-/// covers an object that was found once only for 0.3 seconds.
-const LONGEST: gst::ClockTime = gst::ClockTime::from_mseconds(250);
 /// The smallest side of the part of a frame in which a small face is searched again, in pixels of the searched picture; and the
 /// largest number of such faces.
 const NEAR: f64 = 64.;
@@ -288,7 +285,7 @@ impl BaseTransformImpl for Element {
         self.published.lock().unwrap().searches.frames += 1;
         let settings = self.settings.lock().unwrap().clone();
         let mut state = self.state.lock().unwrap();
-        if !state.schedule.is_due(buffer, settings.every, LONGEST) {
+        if !state.schedule.is_due(buffer, settings.every) {
             search::attach(buffer, "nothing", [0; 4]);
             return Ok(gst::FlowSuccess::Ok);
         }

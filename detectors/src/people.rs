@@ -133,11 +133,8 @@ pub struct Mask {
     /// fitted.
     pub size: [usize; 2],
     pub coarse: [usize; 2],
-    /// The mask of the last frame, and its guide on the coarse grid.
+    /// The mask of the last frame that the models have searched, and its guide on the coarse grid.
     last: Option<(Image, [Image; 3])>,
-    /// The share that the next result of the models gets, for each sample: the largest share since the last frame that they have
-    /// searched.
-    new: Image,
     /// The average over time of the models' results.
     pub confidence: Image,
 }
@@ -151,24 +148,19 @@ impl Mask {
         let cell = longer.div_ceil(512).next_power_of_two();
         let size = picture.map(|side| (side / cell).max(2));
         let coarse = size.map(|side| side.div_ceil(2));
-        let (new, confidence) = (Image::new(coarse, 0.), Image::new(coarse, 0.));
-        Self { size, coarse, last: None, new, confidence }
+        Self { size, coarse, last: None, confidence: Image::new(coarse, 0.) }
     }
 
-    /// Computes the mask of the next frame. `guide` is the frame in the size of the mask. `found` is the models' result, if they
-    /// have searched this frame. `smooth` is the share of the last mask in the new one where nothing changes.
-    pub fn next(&mut self, guide: &[Image; 3], found: Option<&Image>, smooth: f32) -> &Image {
+    /// Computes the mask of a frame that the models have searched. `guide` is the frame in the size of the mask, and `found` the
+    /// models' result. `smooth` is the share of the last mask in the new one where nothing changes.
+    pub fn next(&mut self, guide: &[Image; 3], found: &Image, smooth: f32) -> &Image {
         let coarse = guide.each_ref().map(|plane| plane.scaled(self.coarse));
         let new = match &self.last {
             None => Image::new(self.coarse, 1.),
             Some((_, before)) => changed(&coarse, before, smooth),
         };
-        self.new = self.new.with(&new, f32::max);
-        if let Some(found) = found {
-            let shares = found.with(&self.confidence, |found, before| found - before).with(&self.new, |a, b| a * b);
-            self.confidence = self.confidence.with(&shares, |before, share| before + share);
-            self.new = Image::new(self.coarse, 0.);
-        }
+        let shares = found.with(&self.confidence, |found, before| found - before).with(&new, |a, b| a * b);
+        self.confidence = self.confidence.with(&shares, |before, share| before + share);
         let mut mask = fitted(&self.confidence, guide, &coarse);
         if let Some((before, _)) = &self.last {
             let differences =

@@ -20,6 +20,9 @@ const CAPS: &str = ", format=(string){ I420, YV12, NV12, NV21, Y42B, Y444, YUY2,
 const MEMORIES: [&str; 2] = ["video/x-raw(memory:CUDAMemory)", "video/x-raw"];
 /// The number of recent searches from which the latency and the mean time are computed.
 const RECENT: usize = 16;
+/// The longest time between two frames that are searched. At a low frame rate, `every` alone would exceed it, and `cudagaussblur`
+/// covers an object that was found once only for 0.3 seconds.
+const LONGEST: gst::ClockTime = gst::ClockTime::from_mseconds(250);
 /// In a live stream, a warning is posted after this number of consecutive searches that took longer than the time
 /// between them.
 const MOST_SLOW: u32 = 8;
@@ -57,8 +60,8 @@ impl Schedule {
     }
 
     /// Whether this frame has to be searched. One frame in `every` is searched, and more if searches would otherwise be more than
-    /// `longest` apart.
-    pub fn is_due(&mut self, buffer: &gst::BufferRef, every: u32, longest: gst::ClockTime) -> bool {
+    /// `LONGEST` apart.
+    pub fn is_due(&mut self, buffer: &gst::BufferRef, every: u32) -> bool {
         if buffer.flags().contains(gst::BufferFlags::DISCONT) {
             self.restart();
         }
@@ -66,7 +69,7 @@ impl Schedule {
         let since = |earlier: Option<gst::ClockTime>| now?.checked_sub(earlier?);
         // Whether the next frame would exceed the longest time, if frames keep their interval.
         let is_late = match (since(self.previous), since(self.searched_at)) {
-            (Some(interval), Some(since)) => interval.is_zero() || since + interval > longest,
+            (Some(interval), Some(since)) => interval.is_zero() || since + interval > LONGEST,
             _ => true,
         };
         self.previous = now;

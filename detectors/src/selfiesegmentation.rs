@@ -30,9 +30,6 @@ static CAT: LazyLock<gst::DebugCategory> = LazyLock::new(|| {
     gst::DebugCategory::new("selfiesegmentation", gst::DebugColorFlags::empty(), Some("Finds people"))
 });
 
-/// The longest time between two frames that a model searches. At a low frame rate, `every` alone would exceed it.
-const LONGEST: gst::ClockTime = gst::ClockTime::SECOND;
-
 #[derive(Clone)]
 struct Settings {
     every: u32,
@@ -62,6 +59,8 @@ struct Stream {
     info: VideoInfo,
     mask: Mask,
     people: Vec<Person>,
+    /// Whether the last search found a person.
+    has_person: bool,
     /// Whether, in the last frame that a model searched, a detector of faces had found no face for a long time.
     is_faceless: bool,
 }
@@ -101,8 +100,9 @@ impl ObjectImpl for Element {
                 glib::ParamSpecUInt::builder("every")
                     .nick("Every")
                     .blurb(
-                        "Run the model on every N-th frame. At low frame rates, run it more often, so that at most a second lies between two \
-                         runs. The other frames get the last mask, fitted to their edges",
+                        "Search every N-th frame, and also the frame after a person appears. At low frame rates, search more often, so that \
+                         at most 250 ms lie between two searches. Other frames get no mask, because it would be old: cudagaussblur \
+                         covers the box where it expects the person, or the whole frame with region-mode=outside",
                     )
                     .minimum(1)
                     .maximum(1000)
@@ -246,7 +246,7 @@ impl BaseTransformImpl for Element {
         let info = VideoInfo::from_caps(incaps)?;
         let mask = Mask::new([info.width() as usize, info.height() as usize]);
         let mut state = self.state.lock().unwrap();
-        state.stream = Some(Stream { info, mask, people: Vec::new(), is_faceless: false });
+        state.stream = Some(Stream { info, mask, people: Vec::new(), has_person: false, is_faceless: false });
         state.schedule.restart();
         Ok(())
     }
@@ -279,9 +279,14 @@ impl BaseTransformImpl for Element {
         let settings = self.settings.lock().unwrap().clone();
         let mut state = self.state.lock().unwrap();
         let started = Instant::now();
-        let is_due = state.schedule.is_due(buffer, settings.every, LONGEST);
+        let is_due = state.schedule.is_due(buffer, settings.every);
         let interval = state.schedule.interval;
-        let marked = state.mark(buffer, is_due, &settings);
+        let marked = if is_due {
+            state.mark(buffer, &settings)
+        } else {
+            search::attach(buffer, "nothing", [0; 4]);
+            Ok(())
+        };
         let is_faceless = state.stream.as_ref().is_some_and(|stream| stream.is_faceless);
         drop(state);
         let now = Instant::now();
@@ -296,22 +301,26 @@ impl BaseTransformImpl for Element {
         let reports = is_due.then(|| published.searches.note(now - started, interval, now));
         drop(published);
         if let Some(reports) = reports {
-            reports
-                .post(self.obj().upcast_ref(), "set a larger every, or let centerface in front of it find fewer faces");
+            reports.post(
+                self.obj().upcast_ref(),
+                "let centerface in front of it find fewer faces, or insert queue leaky=downstream max-size-buffers=2 before it",
+            );
         }
         Ok(gst::FlowSuccess::Ok)
     }
 }
 
 impl State {
-    /// Attaches the mask of people to a frame. If a search is due, the models search the frame first.
-    fn mark(&mut self, buffer: &mut gst::BufferRef, is_due: bool, settings: &Settings) -> Result<(), String> {
+    /// Searches a frame, and attaches the mask of the people in it. Makes the next frame an additional search if nobody was found
+    /// before: cudagaussblur predicts the place of a person by two detections.
+    fn mark(&mut self, buffer: &mut gst::BufferRef, settings: &Settings) -> Result<(), String> {
         let (Some(networks), Some(stream)) = (&mut self.networks, &mut self.stream) else {
             return Err("a frame arrived before its caps".into());
         };
         let full = [stream.info.width(), stream.info.height()];
         if buffer.flags().contains(gst::BufferFlags::DISCONT) {
             stream.people.clear();
+            stream.has_person = false;
         }
         let size = stream.mask.size;
         let mut guide = [(); 3].map(|()| Image::new(size, 0.));
@@ -325,10 +334,15 @@ impl State {
                 }
             }
         })?;
-        let found = if is_due { Some(stream.search(buffer, networks, &guide)?) } else { None };
+        let found = stream.search(buffer, networks, &guide)?;
         let (smooth, threshold) = (settings.smooth as f32, settings.threshold as f32);
-        let mask = stream.mask.next(&guide, found.as_ref(), smooth);
-        let Some((sides, samples)) = people::samples(mask, threshold) else {
+        let mask = stream.mask.next(&guide, &found, smooth);
+        let samples = people::samples(mask, threshold);
+        let had_person = std::mem::replace(&mut stream.has_person, samples.is_some());
+        if stream.has_person && !had_person {
+            self.schedule.restart();
+        }
+        let Some((sides, samples)) = samples else {
             search::attach(buffer, "nothing", [0; 4]);
             return Ok(());
         };

@@ -326,12 +326,12 @@ fn selfiesegmentation_finds_a_person_and_vouches_for_frames_without() {
     let check = |what: &str, is_covered: bool| {
         let frames = fs::read(workspace.0.join("grey")).unwrap();
         assert_eq!(frames.len(), 6 * 48 * 40, "{what}");
-        for frame in frames.chunks(48 * 40) {
+        for (number, frame) in frames.chunks(48 * 40).enumerate() {
             // The nose of the portrait, and a corner.
             let [nose, corner] = [12 * 48 + 22, 2 * 48 + 45].map(|place| frame[place]);
             assert_eq!(nose < 30, is_covered, "{what}: {nose}");
-            // It has 160 in the portrait.
-            assert!(corner > 150, "{what}: {corner}");
+            // It has 160 in the portrait. Between searches, a box is covered in place of the mask; the first two frames are searched.
+            assert!(corner > 150 || is_covered && number > 1, "{what}: {corner}");
         }
     };
     for (source, format, is_covered) in [

@@ -61,7 +61,7 @@ fn main() {
         layers::division_of_the_work_changes_no_bit_of_segmentation,
         selfiesegmentation::a_person_is_found_in_every_format_and_size,
         selfiesegmentation::the_picture_is_where_a_crop_meta_says,
-        selfiesegmentation::one_frame_in_so_many_is_searched_and_one_a_second,
+        selfiesegmentation::one_frame_in_so_many_is_searched_and_four_a_second,
         selfiesegmentation::frames_that_others_hold_are_neither_copied_nor_changed,
         selfiesegmentation::two_small_persons_are_found_by_their_faces,
         selfiesegmentation::the_box_follows_the_mask_when_faces_are_not_found,
