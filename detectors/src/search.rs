@@ -174,14 +174,15 @@ impl Reports {
     }
 }
 
-/// Removes pictures from the tags of an event, such as the cover picture of a file. A muxer would copy these uncovered pictures.
+/// Removes pictures and other samples from the tags of an event, such as the cover picture of a file, also in a tag that a demuxer
+/// does not know and passes on as it is in the file. A muxer would copy these uncovered pictures.
 pub fn without_pictures(event: gst::Event) -> gst::Event {
     let gst::EventView::Tag(tag) = event.view() else { return event };
     let mut tags = tag.tag_owned();
     let list = tags.make_mut();
-    list.remove::<gst::tags::Image>();
-    list.remove::<gst::tags::PreviewImage>();
-    list.remove::<gst::tags::Attachment>();
+    let is_sample = |tag: &gst::glib::SendValue| tag.is::<gst::Sample>();
+    let samples: Vec<_> = list.iter().filter(|(_, value)| is_sample(value)).map(|(name, _)| name.to_owned()).collect();
+    samples.into_iter().for_each(|name| list.remove_generic(name));
     gst::event::Tag::builder(tags).seqnum(event.seqnum()).build()
 }
 
