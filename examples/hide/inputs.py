@@ -112,11 +112,12 @@ class Input:
             raise Refused("it has several video tracks whose pictures cannot be counted: copy the track to cover to a file of its own")
         return pictures
 
-    def left_out(self, used):
-        """Returns a sentence about everything that is not in a result with the streams `used`, as a list of one or none."""
+    def left_out(self, used, captions):
+        """Returns a sentence about everything that is not in a result with the streams `used`, as a list of one or none.
+        `captions` says whether the pictures had closed captions."""
         lacks = [kind for name, kind in self.streams.items() if name not in used and kind != "container"]
         lacks = [f"{kind} ({lacks.count(kind)} streams)" if lacks.count(kind) > 1 else kind for kind in dict.fromkeys(lacks)]
-        lacks += self.others + [f"a stream for which GStreamer has no {name}" for name in self.lacking]
+        lacks += ["closed captions"] * captions + self.others + [f"a stream for which GStreamer has no {name}" for name in self.lacking]
         return [f"left out: {', '.join(lacks)}"] if lacks else []
 
 

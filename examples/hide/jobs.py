@@ -58,6 +58,7 @@ class Muxer(NamedTuple):
     element: str
     extension: str
     # The encoders of sound, each with the number of samples by which it delays the sound; and caps of sound that can be copied.
+    # Vorbis is not copied, because its headers contain the tags.
     encoders: dict
     copied: tuple
 
@@ -75,7 +76,7 @@ MP4 = Muxer("mp4mux", ".mp4", {"avenc_aac": 1024, "voaacenc": 1600},
             ("audio/mpeg,mpegversion=4,framed=true,stream-format=raw", "audio/mpeg,mpegversion=1,layer=3,parsed=true",
              "audio/x-ac3,framed=true", "audio/x-alac", "audio/x-opus,channel-mapping-family=[0,255]"))
 WEBM = Muxer("webmmux", ".webm", {"opusenc": 0, "vorbisenc": 0},
-             ("audio/x-opus,channel-mapping-family=[0,255]", "audio/x-vorbis"))
+             ("audio/x-opus,channel-mapping-family=[0,255]",))
 # Encoders that keep a constant quality, not a constant rate; the best is first. Encoders on a GPU leave the processor to the
 # detector. There is a keyframe at least every 60 frames, so that players can jump to a doubtful second quickly.
 ENCODERS = (

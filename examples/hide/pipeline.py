@@ -18,14 +18,14 @@ from .terminal import Full, Refused, count
 
 def cover(setup, path, descriptor, progress):
     """Writes the covered video to an open file. After a failure, tries host memory instead of CUDA memory, then the other
-    encoders, then a result without sound. Returns the Work."""
-    input, with_sound, reason = Input(path), setup.sound, None
+    encoders, then sound that is encoded again, then a result without sound. Returns the Work."""
+    input, with_sound, copies, reason = Input(path), setup.sound, True, None
     is_on_device = not setup.is_scaled
     encoders = (setup.ten_bit_encoders if input.bits > 8 else []) + setup.encoders
     while True:
         os.ftruncate(descriptor, 0)
         os.lseek(descriptor, 0, os.SEEK_SET)
-        work = Work(setup, encoders[0], input, descriptor, with_sound, is_on_device)
+        work = Work(setup, encoders[0], input, descriptor, with_sound, is_on_device, copies)
         try:
             work.run(progress)
         except (Full, Stuck):
@@ -36,6 +36,8 @@ def cover(setup, path, descriptor, progress):
                 is_on_device = False
             elif work.decoded and len(encoders) > 1:
                 encoders = encoders[1:]
+            elif work.has_copied_sound and work.searching == work.searched:
+                copies = False
             elif work.has_sound and work.searching == work.searched:
                 with_sound, reason = False, refused
             else:
@@ -58,7 +60,7 @@ def versions(work):
 class Work:
     """The pipeline that covers one file and writes the result to an open file. `notes` are sentences about the result."""
 
-    def __init__(self, setup, encoder, input, descriptor, with_sound, is_on_device=False):
+    def __init__(self, setup, encoder, input, descriptor, with_sound, is_on_device=False, copies=True):
         self.setup, self.input, self.encoder, self.notes = setup, input, encoder, []
         self.muxer = encoder.muxer
         # The detections of each frame; and pictures of them, until the message about their frame comes.
@@ -68,7 +70,7 @@ class Work:
         self.report = Report(setup.settings.get("every", 1), self.look, known, itertools.count(first))
         # Streams of the input that are in the result, or that the user does not want in it.
         self.used_streams = {name for name, kind in input.streams.items() if kind == "sound" and not setup.sound}
-        self.has_sound = False
+        self.has_sound = self.has_copied_sound = self.has_captions = False
         # The numbers of frames that were read, that are to be covered, that the detector received, that it returned, and that
         # were encoded.
         self.read = self.decoded = self.searching = self.searched = self.encoded = 0
@@ -83,13 +85,17 @@ class Work:
         # encoder, and searched frames would be downloaded twice.
         self.is_on_device = is_on_device and self.bits == input.bits and encoder.reads_cuda_memory()
         # Streams that decode to none of these formats, such as subtitles, are not exposed.
-        formats = ["video/x-raw(ANY)"] + (["audio/x-raw(ANY)", *self.muxer.copied] if with_sound else [])
+        sound = ["audio/x-raw(ANY)", *(self.muxer.copied if copies else ())]
+        formats = ["video/x-raw(ANY)", *(sound if with_sound else ())]
         # compositor drops the tag that says how the picture is turned, so pictures are turned before it.
         alpha = "videoconvert ! videoflip video-direction=auto ! compositor background=black start-time-selection=first ! "
+        # Encoders write the closed captions that decoders attach to frames.
+        self.removes_captions = bool(Gst.ElementFactory.find("ccextractor"))
+        captions = "ccextractor remove-caption-meta=true ! " if self.removes_captions else ""
         self.pipeline = Gst.parse_launch(
             f'uridecodebin name=input caps="{";".join(formats)}" expose-all-streams=false '
             f"{QUEUE} name=video ! {alpha if input.has_alpha else ''}identity name=head single-segment=true ! "
-            f"{setup.elements(format, setup.finder, self.is_on_device)} ! {encoder.element} name=encoder {encoder.settings} ! "
+            f"{captions}{setup.elements(format, setup.finder, self.is_on_device)} ! {encoder.element} name=encoder {encoder.settings} ! "
             f"{self.muxer.element} name=mux ! fdsink name=file async=false fd={descriptor}")
         self.source, self.video, self.blur = (self.pipeline.get_by_name(name) for name in ("input", "video", "blur"))
         self.source.set_property("uri", input.uri)
@@ -101,6 +107,7 @@ class Work:
         self.watch_events(self.blur.get_static_pad("src"), self.check_size)
         self.watch_events(self.pipeline.get_by_name("head").get_static_pad("src"), self.note_size)
         self.watch("video", "sink", self.count_up("read"))
+        self.watch("video", "sink", self.note_captions)
         self.watch("head", "src", self.count_up("decoded"))
         if self.pipeline.get_by_name("detector"):
             self.watch("detector", "sink", self.count_up("searching"))
@@ -172,6 +179,12 @@ class Work:
                 tags.remove_tag(tag)
             return pad.send_event(Gst.Event.new_tag(tags))
 
+    def note_captions(self, buffer):
+        if not self.has_captions and buffer.get_meta(GstVideo.video_caption_meta_api_get_type()):
+            self.has_captions = True
+            if not self.removes_captions:
+                self.post("captions")
+
     def check_size(self, _, event):
         """Checks that the size stays the same, because MP4 has one size for the whole video. Caps before the first frame may be
         those of a picture that is not turned yet."""
@@ -227,8 +240,12 @@ class Work:
             branch = Gst.parse_bin_from_description(f"audioconvert ! audioresample ! {encoder}", True)
             self.pipeline.add(branch)
             branch.sync_state_with_parent()
+            # Before the encoder, because that of Vorbis writes tags.
+            self.watch_events(branch.get_static_pad("sink"), self.drop_tags)
             pad.link(branch.get_static_pad("sink"))
             last, delay = branch.get_static_pad("src"), self.muxer.encoders[encoder]
+        else:
+            self.has_copied_sound = True
         # From now on, the muxer waits for this stream.
         sink = self.pipeline.get_by_name("mux").request_pad_simple("audio_%u")
         self.watch_events(sink, self.copy_tags)
@@ -268,6 +285,9 @@ class Work:
                 self.crops.pop(self.report.frames - 1, None)
             elif kind == "no-video":
                 raise Refused(NO_PICTURES)
+            elif kind == "captions":
+                raise Refused("it has closed captions, and GStreamer no element that removes them: on Debian and Ubuntu install "
+                              "gstreamer1.0-plugins-bad")
             elif kind == "turned":
                 raise Refused("its pictures are turned, which no element does in CUDA memory")
             elif kind == "new-size":
@@ -284,7 +304,7 @@ class Work:
             raise Refused(f"of {count(self.decoded, 'frame')} {len(self.pushed)} were covered and {self.encoded} written: "
                           "that is an error of this program; please report it")
         self.report.finish()
-        self.notes += self.input.left_out(self.used_streams) + self.remarks()
+        self.notes += self.input.left_out(self.used_streams, self.has_captions) + self.remarks()
         if "faceless" in self.setup.job:
             stats = self.pipeline.get_by_name("detector").get_property("stats")
             if faceless := stats.get_uint64("faceless")[1]:

@@ -523,6 +523,91 @@ fn sound_that_is_encoded_is_not_late() {
     }
 }
 
+/// Whether a file has these bytes.
+fn has_bytes(file: &Path, part: &[u8]) -> bool {
+    fs::read(file).unwrap().windows(part.len()).any(|window| window == part)
+}
+
+/// The headers of Vorbis contain the tags of the file, whether they are copied or written by its encoder.
+#[test]
+fn sound_in_webm_brings_no_tags() {
+    let workspace = Workspace::new("hide-webm");
+    workspace.write(
+        "webm.py",
+        "import runpy, sys
+sys.path.insert(0, sys.argv[1])
+import gi
+for name in 'Gst', 'GstPbutils', 'GstVideo': gi.require_version(name, '1.0')
+from gi.repository import Gst
+Gst.init(None)
+import hide.jobs
+webm = hide.jobs.WEBM._replace(encoders={sys.argv[2]: 0})
+hide.jobs.ENCODERS = [hide.jobs.ENCODERS[-1]._replace(muxer=webm)]
+sys.argv[1:3] = []
+sys.argv[0] = hide.__path__[0] + '.py'
+runpy.run_path(sys.argv[0], run_name='__main__')
+",
+    );
+    workspace.shell(
+        "gst-launch-1.0 -q videotestsrc num-buffers=10 ! video/x-raw,format=I420,width=64,height=48,framerate=10/1 ! vp8enc deadline=1 ! \
+         matroskamux name=mux ! filesink location=a.mkv audiotestsrc num-buffers=30 samplesperbuffer=1600 ! \
+         audio/x-raw,rate=48000 ! audioconvert ! taginject tags='comment=(string)Anna-Anna,title=(string)Blumenfest' ! vorbisenc ! mux.",
+    );
+    assert!(has_bytes(&workspace.0.join("a.mkv"), b"Anna-Anna"));
+    for encoder in ["opusenc", "vorbisenc"] {
+        let said = workspace.stdout(&format!(
+            "scripts/python gi -- webm.py $ROOT/examples {encoder} --backend=cpu --hide=everything a.mkv --out={encoder}"
+        ));
+        assert!(said.starts_with("a.mkv: 10 frames; left out: tags (comment, description)\n"), "{said}");
+        let result = workspace.0.join(encoder).join("a.webm");
+        assert!(!has_bytes(&result, b"Anna-Anna") && has_bytes(&result, b"Blumenfest"), "{encoder}");
+        assert!((media::sound(&result).0 - 1.).abs() < 0.1, "{encoder}");
+    }
+}
+
+/// Ogg has Opus in a form that MP4 cannot have. It is then encoded again.
+#[test]
+fn sound_that_cannot_be_copied_is_encoded() {
+    let workspace = Workspace::new("hide-opus");
+    workspace.shell(
+        "gst-launch-1.0 -q videotestsrc num-buffers=10 ! video/x-raw,format=I420,width=64,height=48,framerate=10/1 ! theoraenc ! \
+         oggmux name=mux ! filesink location=a.ogv audiotestsrc num-buffers=30 samplesperbuffer=1600 ! \
+         audio/x-raw,rate=48000 ! audioconvert ! opusenc ! mux.",
+    );
+    let (status, stdout, stderr) = hide(&workspace, "a.ogv --out=out --hide=everything");
+    assert!(status == 0 && !stdout.contains("sound"), "{stdout}{stderr}");
+    assert!((media::sound(&workspace.0.join("out/a.mp4")).0 - 1.).abs() < 0.1);
+}
+
+/// Decoders attach closed captions to frames, and encoders write them into their stream.
+#[test]
+fn closed_captions_are_left_out() {
+    let workspace = Workspace::new("hide-captions");
+    let file = workspace.0.join("a.mp4");
+    let pipeline = pipeline(&format!(
+        "appsrc name=source format=time caps=video/x-raw,format=I420,width=64,height=48,framerate=10/1 ! x264enc ! mp4mux ! \
+         filesink location={}",
+        file.display()
+    ));
+    let source = pipeline.by_name("source").unwrap().downcast::<gst_app::AppSrc>().unwrap();
+    pipeline.set_state(gst::State::Playing).unwrap();
+    for frame in 0..5 {
+        let mut buffer = gst::Buffer::from_mut_slice(vec![128; 64 * 48 * 3 / 2]);
+        let writable = buffer.get_mut().unwrap();
+        writable.set_pts(gst::ClockTime::from_mseconds(100 * frame));
+        writable.set_duration(gst::ClockTime::from_mseconds(100));
+        let caption = [0xfc, b'A', b'n', 0xf9, 0x80, 0x80];
+        gst_video::VideoCaptionMeta::add(writable, gst_video::VideoCaptionType::Cea708Raw, &caption);
+        source.push_buffer(buffer).unwrap();
+    }
+    source.end_of_stream().unwrap();
+    play(&pipeline);
+    let (status, stdout, stderr) = hide(&workspace, "a.mp4 --out=out --hide=everything");
+    assert!(status == 0 && stdout.starts_with("a.mp4: 5 frames; left out: closed captions\n"), "{stdout}{stderr}");
+    // The identifier of captions in a stream of H.264.
+    assert_eq!(["a.mp4", "out/a.mp4"].map(|name| has_bytes(&workspace.0.join(name), b"GA94")), [true, false]);
+}
+
 /// A detector that fails or never returns is named, and what is done is kept.
 #[test]
 fn a_detector_that_fails_or_hangs_is_named() {
