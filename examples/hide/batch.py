@@ -137,8 +137,8 @@ class Batch:
                 if made and made["corrections"] and not self.corrections and not self.is_forced:
                     raise Refused("its result was corrected by hand, and a new search would lose that: change the cover with --corrections "
                                   "FILE --cover HOW, name another folder with --out, or lose the corrections with --force")
-                if made and made["made"] and (other := [key for key in self.options if made["options"].get(key) != self.options[key]]):
-                    changes = ", ".join(f"{key} was {made['options'].get(key)}, is {self.options[key]}" for key in other)
+                if made and made["made"] and (other := [key for key in made["options"] | self.options if made["options"].get(key) != self.options.get(key)]):
+                    changes = ", ".join(f"{key} was {made['options'].get(key, 'default')}, is {self.options.get(key, 'default')}" for key in other)
                     self.terminal.say(f"{name}: it is covered again ({changes})")
                 done.append(self.make(video, result, progress))
                 self.terminal.say(f"{name}: {outcome(done[-1])}")

@@ -20,12 +20,13 @@ QUEUE = "queue max-size-buffers=4 max-size-bytes=0 max-size-time=0"
 ON_DEVICE = {"I420": "NV12", "I420_10LE": "P010_10LE"}
 # The settings of jobs that a user may change.
 SETTINGS = "cover", "sigma", "every", "threshold", "search_size"
-PEOPLE = ("centerface every=4 size={search_size} threshold=0.3 ! selfiesegmentation name=detector every={every} "
+PEOPLE = ("centerface every=4 size={search_size} threshold=0.3 ! selfiesegmentation name=detector "
           "threshold={threshold}")
 NO_DETECTORS = "GStreamer does not find {element}: install its plugin, libgstdetectors.so, or set GST_PLUGIN_PATH to its folder"
 # For each kind of object: the elements that find it, properties of cudagaussblur, and defaults. With `doubts`, the seconds in
 # which an object may show are reported. With `ten_bit`, samples of more than 8 bits keep 10 bits. `warning` is printed before the
-# first file, and `missing` if an element is missing. `faceless` is printed about frames in which no face leads to a person.
+# first file, and `missing` if an element is missing. `strength` is sigma as a share of the picture's shorter side, unless the user
+# chooses sigma. `faceless` is printed about frames in which no face leads to a person.
 JOBS = {
     "faces": dict(
         # By default, one frame in 20 is searched at twice the size. This is the number of frames of look-ahead.
@@ -44,13 +45,13 @@ JOBS = {
         warning="OpenCV's cascade finds about half of the plates that are near, and none that are small or seen from the side: look at "
                 "every result"),
     "people": dict(
-        finder=PEOPLE, every=1, threshold=0.25, search_size=640, blur="region-mode=inside labels=person shape=mask grow=8",
+        finder=PEOPLE, threshold=0.25, search_size=640, blur="region-mode=inside labels=person shape=mask grow=8",
         cover="mosaic", missing=NO_DETECTORS.format(element="selfiesegmentation"), faceless="a person there may show"),
     "background": dict(
-        finder=PEOPLE, every=1, threshold=0.25, search_size=640,
-        blur="region-mode=outside labels=person shape=mask grow=4 expand=0", cover="blur", sigma=20, missing=NO_DETECTORS.format(element="selfiesegmentation"),
+        finder=PEOPLE, threshold=0.25, search_size=640,
+        blur="region-mode=outside labels=person shape=mask grow=4 expand=0", cover="blur", strength=1 / 24, missing=NO_DETECTORS.format(element="selfiesegmentation"),
         faceless="a small person there is hidden, too"),
-    "everything": dict(finder="identity", blur="region-mode=frame", sigma=5, ten_bit=True),
+    "everything": dict(finder="identity", blur="region-mode=frame", strength=1 / 4, ten_bit=True),
 }
 
 

@@ -46,10 +46,10 @@ def parse_arguments():
     parser.add_argument("--cover", choices=("blur", "mosaic", "fill"), metavar="HOW",
                         help="blur, mosaic or fill; default: by what is hidden")
     parser.add_argument("--sigma", type=number(0, 1024), metavar="N", 
-                        help="of a blur, in pixels; default: by what is hidden")
+                        help="of a blur, in pixels; default: by the picture's size")
     parser.add_argument("--kernel-size", type=int, default=0, metavar="N", help="taps of the blur, odd; 0: by sigma")
     parser.add_argument("--every", type=number(1, 1000, int), metavar="N",
-                        help="search every N-th frame; default: 4 for faces, else 1")
+                        help="search every N-th frame for faces; default: 4")
     parser.add_argument("--threshold", type=number(0, 1), metavar="T",
                         help="least confidence; default: 0.3 for faces, else 0.25")
     parser.add_argument("--search-size", type=number(64, 4096, int), metavar="N",

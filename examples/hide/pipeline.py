@@ -104,6 +104,7 @@ class Work:
         self.probes = []
         self.watch_events(self.video.get_static_pad("sink"), self.copy_tags)
         self.watch_events(self.pipeline.get_by_name("encoder").get_static_pad("sink"), self.drop_tags)
+        self.watch_events(self.blur.get_static_pad("sink"), self.set_sigma)
         self.watch_events(self.blur.get_static_pad("src"), self.check_size)
         self.watch_events(self.pipeline.get_by_name("head").get_static_pad("src"), self.note_size)
         self.watch("video", "sink", self.count_up("read"))
@@ -178,6 +179,11 @@ class Work:
             for tag in names_of(tags) - TAGS:
                 tags.remove_tag(tag)
             return pad.send_event(Gst.Event.new_tag(tags))
+
+    def set_sigma(self, _, event):
+        if event.type == Gst.EventType.CAPS and "strength" in self.setup.job and "sigma" not in self.setup.settings:
+            picture = GstVideo.VideoInfo.new_from_caps(event.parse_caps())
+            self.blur.set_property("sigma", min(1024, self.setup.job["strength"] * min(picture.width, picture.height)))
 
     def note_captions(self, buffer):
         if not self.has_captions and buffer.get_meta(GstVideo.video_caption_meta_api_get_type()):

@@ -248,7 +248,7 @@ fn a_run_that_is_stopped_goes_on_where_it_was() {
     hide(&workspace, "in/a.mp4 --out=out --hide=everything --sigma=3");
     workspace.shell("touch -d 2020-01-01 in/c.mp4");
     let (_, stdout, _) = hide(&workspace, arguments);
-    assert!(stdout.starts_with("1 file already done\nin/a.mp4: it is covered again (sigma was 3.0, is 5)\nin/a.mp4: 10 frames; left out: tags (description)\nin/c.mp4: 10 frames; left out: tags (description)\n"), "{stdout}");
+    assert!(stdout.starts_with("1 file already done\nin/a.mp4: it is covered again (sigma was 3.0, is default)\nin/a.mp4: 10 frames; left out: tags (description)\nin/c.mp4: 10 frames; left out: tags (description)\n"), "{stdout}");
     let after = versions(&out);
     let changed = before.iter().filter(|(name, version)| after[*name] != **version);
     assert_eq!(changed.map(|(name, _)| name).collect::<Vec<_>>(), ["a.mp4", "c.mp4"]);
@@ -299,6 +299,8 @@ fn the_help_of_hide_fits_a_terminal() {
     assert!(help.lines().count() < 24 && help.lines().all(|line| line.len() <= 80), "{help}");
     workspace.says(
         "hide.py --hide=plates --every=3 a.mp4           =! …--every does not apply to --hide plates: leave it out
+         hide.py --hide=people --every=3 a.mp4           =! …--every does not apply to --hide people: leave it out
+         hide.py --hide=background --every=3 a.mp4       =! …--every does not apply to --hide background: leave it out
          hide.py --hid=everything a.mp4                  =! …unrecognized arguments: --hid=everything
          hide.py --hide=everything --cover=fill a.mp4    =! …--cover does not apply to --hide everything: leave it out
          hide.py --size=1280 a.mp4 =! …argument --size: 1280 is not a width and a height from 16 up, such as 1280x720
@@ -606,6 +608,33 @@ fn closed_captions_are_left_out() {
     assert!(status == 0 && stdout.starts_with("a.mp4: 5 frames; left out: closed captions\n"), "{stdout}{stderr}");
     // The identifier of captions in a stream of H.264.
     assert_eq!(["a.mp4", "out/a.mp4"].map(|name| has_bytes(&workspace.0.join(name), b"GA94")), [true, false]);
+}
+
+/// What a blur hides in a small picture, it also hides in the same picture of more pixels.
+#[test]
+fn the_strength_of_a_blur_is_relative_to_the_picture() {
+    let workspace = Workspace::new("hide-strength");
+    for factor in [3, 9] {
+        workspace.shell(&format!(
+            "gst-launch-1.0 -q videotestsrc pattern=checkers-8 num-buffers=2 ! video/x-raw,format=I420,width=208,height=156 ! \
+             videoscale method=nearest-neighbour ! video/x-raw,width={},height={} ! x264enc speed-preset=ultrafast ! mp4mux ! \
+             filesink location={factor}.mp4",
+            208 * factor,
+            156 * factor
+        ));
+    }
+    let has_models = !lacks_model(&workspace) && !workspace.lacks_model("selfiesegmentation");
+    for what in ["everything", "background"].into_iter().take(1 + usize::from(has_models)) {
+        let (status, stdout, stderr) = hide(&workspace, &format!("3.mp4 9.mp4 --out={what} --hide={what}"));
+        assert_eq!(status, 0, "{stdout}{stderr}");
+        for factor in [3, 9] {
+            for frame in media::frames(&workspace.0.join(format!("{what}/{factor}.mp4")), "") {
+                let row = &frame[78 * factor * 208 * factor..][..208 * factor];
+                let range = row.iter().max().unwrap() - row.iter().min().unwrap();
+                assert!(range < 20, "{what} {factor}: {range}");
+            }
+        }
+    }
 }
 
 /// A detector that fails or never returns is named, and what is done is kept.
