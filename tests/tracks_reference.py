@@ -17,9 +17,12 @@ A weak detection, one whose confidence is below `min-confidence`, continues a tr
 starts a track, unless it is weak. "The same label" includes that both have none. A detection farther away starts a track even
 if it is of the same object; the lost track stays covered beside it.
 
-Trust of a track: TRUST times as long as it was seen (first to last detection, those of the look-ahead included).
-Limit of a track: it is held for its trust, at least for RECENT, at most for `hold`. So a single false detection is covered,
-but not for long. A track is matched while it is held, and at least in the frame after its last detection.
+Trust of a track at a detection: TRUST times as long as it was seen up to then (since its first detection). The time between two
+searches that found it counts as seen, so what a slow detector finds twice is held over the next gap. Detections of the look-ahead
+count, too.
+Limit of a track at a detection: it is held for its trust, at least for RECENT, at most for `hold`. So a single false detection is
+covered, but not for long. A track is matched for `hold`, at least for CONTINUED, after its last detection, though its cover
+may have ended before; in the frame after its last detection; and while it has the whole frame covered.
 
 Velocity at a detection: the least-squares slope of each edge over the track's detections of similar size in the RECENT
 before it, drawn towards the velocity at the track's previous detection: (S * slope + RIDGE * previous) / (S + RIDGE), with S
@@ -33,7 +36,8 @@ jaw is found. With look-ahead the same runs backwards over the RECENT that follo
 
 Cover of a track at time t, with p its last detection at or before t and n its first after t, if it has entered:
  - p at t: its full box.
- - p and n: the hull of both full boxes, however long the gap is.
+ - p and n: the hull of both full boxes, however long the gap is. If the gap is as long as the limit at p or longer, the cover had
+   ended: then also the covers from p alone and from n alone, so that no less is covered than if n had started a track.
  - p alone and less than the limit ago, or in the previous frame: from p. n alone: from n, whatever the limit; n is at most
    `look_ahead` frames ahead.
    "From q": the hull of q's full box and of that moved by the prediction, grown on each side by GROWTH * the side of q's
@@ -42,17 +46,19 @@ Cover of a track at time t, with p its last detection at or before t and n its f
  - p alone and the limit over: by `on_lost`. "release": nothing. "cover": the whole frame, unless it is predicted wholly outside
    the picture, until it is found, or another track replaces it. A track that was found in one frame only, which is probably
    false, has it covered until `hold` after that frame; one that was found in more, however long that takes. So more `hold` is
-   never less cover. When a track's trust first exceeds RECENT, it replaces one lost track of its label, of those that ended
-   before it started, from its start on: one that was found in more than one frame, if there is one, because a false detection
-   would else leave a lost object covering for ever; of these the one nearest to its first box. One that is found again has not
-   been replaced.
+   never less cover. When a track's trust first exceeds RECENT, it replaces one lost track of its label, of those that were
+   last found before it started and whose cover has not ended, from its start on: one that was found in more than one frame, if
+   there is one, because a false detection would else leave a lost object covering for ever; of these the one nearest to its
+   first box. One that is found again has not  been replaced. A cover that has ended begins again only by a detection, or by a
+   longer `hold`.
 
 Reset: `drain` decides the frames that wait and forgets everything: EOS, another picture size, a discontinuity that goes back
 by more than `hold`. A flush forgets without deciding. Other caps of the same size decide the frames that wait and forget
 nothing; the same caps and a new segment change nothing. A discontinuity forward is lost frames: time just passes.
-Bounds: beyond 256 lost tracks the oldest become one, the hull of their full boxes with velocity 0, which has the whole frame
-covered for as long as one of them would have (not done here). A frame that enters has no more than 256 detections and 64 that
-stand for several (`Rules::bound` in src/regions/rules.rs).
+Bounds: beyond 256 lost tracks the oldest of those whose cover has ended are forgotten; if there are none, the oldest become
+one, the hull of their full boxes with velocity 0, which has the whole frame covered for as long as one of them would have (not
+done here). A frame that enters has no more than 256 detections and 64 that stand for several (`Rules::bound` in
+src/regions/rules.rs).
 Cost of a frame: O(tracks * detections) to match, O(detections kept) to decide; kept are those from RECENT before p on.
 """
 import json
@@ -61,6 +67,7 @@ import sys
 
 MS = 1_000_000
 RECENT, FULL, DAMPING, RIDGE = 300 * MS, 4000 * MS, 500 * MS, (50 * MS) ** 2
+CONTINUED = 1000 * MS
 TRUST, GROWTH, PARTIAL, SAME, MAX_RATIO = 8, 1.2, 1.35, 0.25, 2.0
 
 
@@ -118,21 +125,21 @@ def carry(full, velocity, dt, box):
 class Track:
     def __init__(self, box, label, tracking_id, time):
         self.seen, self.first, self.label, self.tracking_id = [Seen(time, box)], time, label, tracking_id
-        self.is_confirmed, self.is_trusted, self.replaced_at = False, False, None
+        self.is_confirmed, self.is_trusted, self.replaced_at, self.has_ended = False, False, None, False
 
     def add(self, time, box):
         last, new = self.seen[-1], Seen(time, box)
         self.seen.append(new)
         # Found again, it was not replaced.
-        self.is_confirmed, self.replaced_at = True, None
+        self.is_confirmed, self.replaced_at, self.has_ended = True, None, False
         new.velocity = slope([one for one in self.seen if time - one.time <= RECENT], new, last.velocity)
         new.full = carry(last.full, last.velocity, time - last.time, box)
 
-    def trust(self):
-        return TRUST * (self.seen[-1].time - self.first)
+    def trust(self, at):
+        return TRUST * (at.time - self.first)
 
-    def limit(self, hold):
-        return min(hold, max(RECENT, self.trust()))
+    def limit(self, at, hold):
+        return min(hold, max(RECENT, self.trust(at)))
 
     def predicted(self, at, time, backwards=False):
         v = at.velocity
@@ -153,6 +160,12 @@ class Track:
         m = GROWTH * side(full) * abs(damped(time - at.time)) / 1e9
         box = hull(full, tuple(edge + new - old for edge, new, old in zip(full, predicted, at.box)))
         return (box[0] - m, box[1] - m, box[2] + m, box[3] + m), predicted
+
+    def cover_between(self, p, n, time, hold):
+        box = hull(self.full_box(p), self.full_box(n))
+        if n.time - p.time >= self.limit(p, hold):
+            box = hull(box, hull(self.cover_from(p, time)[0], self.cover_from(n, time, backwards=True)[0]))
+        return box
 
 
 class Tracks:
@@ -189,7 +202,7 @@ class Tracks:
         pairs, certain, detections = [], len(detections), detections + weak
         for i, track in enumerate(self.tracks):
             last = track.seen[-1].time
-            if time - last < track.limit(self.hold) or last == self.last_entered or self.covers_all(track, time):
+            if self.is_recent(track, time) or last == self.last_entered or self.covers_all(track, time):
                 fits = ((self.pair(track, time, detection), j) for j, detection in enumerate(detections))
                 pairs += [((j >= certain, *fit), i, j) for fit, j in fits if fit]
         used, found = set(), set()
@@ -205,13 +218,16 @@ class Tracks:
 
     def replace(self):
         for new in self.tracks:
-            if not new.is_trusted and new.trust() > RECENT:
+            if not new.is_trusted and new.trust(new.seen[-1]) > RECENT:
                 new.is_trusted = True
                 lost = [one for one in self.tracks if one.seen[-1].time < new.first and one.label == new.label
-                        and one.replaced_at is None]
+                        and one.replaced_at is None and not one.has_ended]
                 if lost:
                     order = lambda one: (not one.is_confirmed, distance(one.seen[-1].box, new.seen[0].box))
                     min(lost, key=order).replaced_at = new.first
+
+    def is_recent(self, track, time):
+        return time - track.seen[-1].time < max(self.hold, CONTINUED)
 
     def covers_all(self, track, time):
         """Whether the track, once its limit is over, has the whole frame covered."""
@@ -224,20 +240,22 @@ class Tracks:
     def decide(self):
         time, boxes, is_whole, kept = self.waiting.pop(0), [], False, []
         for track in self.tracks:
-            limit, is_kept = track.limit(self.hold), True
+            is_kept = True
             p = next((one for one in reversed(track.seen) if one.time <= time), None)
             n = next((one for one in track.seen if one.time > time), None)
             if p and p.time == time:
                 boxes.append(track.full_box(p))
             elif p and n:
-                boxes.append(hull(track.full_box(p), track.full_box(n)))
+                boxes.append(track.cover_between(p, n, time, self.hold))
             elif p:
-                box, predicted = track.cover_from(p, time)
+                limit, (box, predicted) = track.limit(p, self.hold), track.cover_from(p, time)
                 is_kept = time - p.time < limit or limit > 0 and p.time == self.last_decided
                 if is_kept:
                     boxes.append(box)
-                elif self.covers_all(track, time) and not self.is_outside(predicted):
+                elif not track.has_ended and self.covers_all(track, time) and not self.is_outside(predicted):
                     is_kept = is_whole = True
+                else:
+                    track.has_ended, is_kept = True, self.is_recent(track, time)
             else:
                 boxes.append(track.cover_from(n, time, backwards=True)[0])
             if p:

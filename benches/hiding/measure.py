@@ -345,27 +345,10 @@ def no_cover_before_first(module):
 
 def no_bridge(module):
     """Over a gap the cover moves on a straight line from one full box to the next."""
-    hull, decide = module.hull, module.Tracks.decide
-
-    def line(tracks):
-        time, covered = tracks.waiting[0], []
-
-        def between(track):
-            p = next((one for one in reversed(track.seen) if one.time <= time), None)
-            n = next((one for one in track.seen if one.time > time), None)
-            return (p, n) if p and n and p.time < time else None
-        for track in tracks.tracks:
-            if ends := between(track):
-                p, n = ends
-                share = (time - p.time) / (n.time - p.time)
-                covered.append((hull(track.full_box(p), track.full_box(n)),
-                                tuple(a + share * (b - a) for a, b in zip(track.full_box(p), track.full_box(n)))))
-        when, boxes = decide(tracks)
-        for old, new in covered:
-            if boxes is not None:
-                boxes[boxes.index(old)] = new
-        return when, boxes
-    module.Tracks.decide = line
+    def line(track, p, n, time, hold):
+        share = (time - p.time) / (n.time - p.time)
+        return tuple(a + share * (b - a) for a, b in zip(track.full_box(p), track.full_box(n)))
+    module.Track.cover_between = line
 
 
 def match_also(*more):
@@ -385,7 +368,7 @@ def match_also(*more):
                     return 1, -common / (area(old) + area(new) - common)
             steps = module.distance(track.predicted(last, time), new) / math.sqrt(module.side(last.box) * module.side(new))
             is_near = "distance" in more and ago <= module.RECENT and steps <= min(2.0, 0.5 + 10.0 * ago / 1e9)
-            return (2, steps) if is_near else None
+            return (3, steps) if is_near else None
         module.Tracks.pair = wider
     return change
 

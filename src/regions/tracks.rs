@@ -6,7 +6,7 @@
 //! detections and is decided when it leaves, `look-ahead` frames later. A detection is covered in its own frame under every
 //! rule; the rules only add.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use super::detection::Detection;
 use crate::filter::regions::Area;
@@ -14,6 +14,9 @@ use crate::filter::regions::Area;
 const MS: u64 = 1_000_000;
 /// Detections of at most this age count as recent, in nanoseconds.
 const RECENT: u64 = 300 * MS;
+/// A detection may continue a track for at least this time after its last detection, in nanoseconds, whatever `hold-time`: a
+/// detector may search less often than an object is held that was found once.
+const CONTINUED: u64 = 1000 * MS;
 /// After this time half of a full box's excess has faded.
 const FULL: f64 = (4000 * MS) as f64;
 /// An object that moves on without being found covers at most the distance of this time at its velocity.
@@ -122,6 +125,8 @@ struct Track {
     is_trusted: bool,
     /// When another track took its place.
     replaced_at: Option<u64>,
+    /// Whether its cover has ended. A detection may still continue it.
+    has_ended: bool,
     /// Whether it stands for several objects.
     is_merged: bool,
 }
@@ -220,7 +225,8 @@ impl Tracks {
             new.is_trusted = true;
             let (first, area, label) = (new.first, new.seen[0].area, new.label.clone());
             let is_replaced = |old: &&mut Track| {
-                old.last().at.time < first && old.label == label && old.replaced_at.is_none() && !old.is_merged
+                let is_lost = old.last().at.time < first && !old.has_ended;
+                is_lost && old.label == label && old.replaced_at.is_none() && !old.is_merged
             };
             let lost = self.tracks.iter_mut().filter(is_replaced);
             let order = |one: &&mut Track, other: &&mut Track| {
@@ -233,18 +239,30 @@ impl Tracks {
         }
     }
 
-    /// Replaces the lost objects that were found longest ago, beyond [`MAX_LOST`], by one around them all.
+    /// The lost tracks: the frame in which each was found last, and its index; the oldest first.
+    fn lost(&self, now: Moment) -> Vec<(u64, usize)> {
+        let all = self.tracks.iter().enumerate().map(|(i, track)| (track.last().at.frame, i));
+        let mut lost: Vec<(u64, usize)> = all.filter(|(frame, _)| *frame != now.frame).collect();
+        lost.sort_unstable();
+        lost
+    }
+
+    /// Replaces the lost objects that were found longest ago, beyond [`MAX_LOST`], by one around them all. Before that it
+    /// forgets the oldest tracks whose cover has ended, because they cover nothing.
     fn merge_oldest(&mut self, now: Moment, holding: Holding) {
-        let frame_of = |(i, track): (usize, &Track)| (track.last().at.frame, i);
-        let mut lost: Vec<(u64, usize)> = self.tracks.iter().enumerate().map(frame_of).collect();
-        lost.retain(|(frame, _)| *frame != now.frame);
-        if lost.len() <= MAX_LOST {
+        let lost = self.lost(now);
+        let beyond = lost.len().saturating_sub(MAX_LOST);
+        let ended = lost.into_iter().filter(|(_, i)| self.tracks[*i].has_ended);
+        let forgotten: BTreeSet<usize> = ended.map(|(_, i)| i).take(beyond).collect();
+        let mut i = 0..;
+        self.tracks.retain(|_| i.next().is_none_or(|i| !forgotten.contains(&i)));
+        if forgotten.len() == beyond {
             return;
         }
-        lost.sort_unstable();
+        let lost = self.lost(now);
         let youngest = lost[lost.len() - MAX_LOST];
         let tracks = std::mem::take(&mut self.tracks).into_iter().enumerate();
-        let (oldest, rest): (Vec<_>, Vec<_>) = tracks.partition(|(i, track)| frame_of((*i, track)) <= youngest);
+        let (oldest, rest): (Vec<_>, Vec<_>) = tracks.partition(|(i, track)| (track.last().at.frame, *i) <= youngest);
         self.tracks = rest.into_iter().map(|(_, track)| track).collect();
         self.tracks.extend(Track::merged(oldest.into_iter().map(|(_, track)| track), holding));
     }
@@ -262,6 +280,7 @@ impl Track {
             is_confirmed: false,
             is_trusted: false,
             replaced_at: None,
+            has_ended: false,
             is_merged: false,
         }
     }
@@ -284,6 +303,7 @@ impl Track {
                 is_confirmed: true,
                 is_trusted: true,
                 replaced_at: ends_of_cover.map(|(one, other)| one.max(other)),
+                has_ended: false,
                 is_merged: true,
             }
         })
@@ -294,22 +314,28 @@ impl Track {
     }
 
     fn trust(&self) -> u64 {
-        let seen_for = self.last().at.time - self.first;
-        TRUST.saturating_mul(seen_for)
+        self.trust_at(self.last())
     }
 
-    /// For how long it is held.
-    fn limit(&self, holding: Holding) -> u64 {
-        holding.time.min(self.trust().max(RECENT))
+    /// Its trust when this was its last detection. The time between two searches that found it counts as seen.
+    fn trust_at(&self, last: &Seen) -> u64 {
+        TRUST.saturating_mul(last.at.time - self.first)
+    }
+
+    /// For how long it is held if this is its last detection.
+    fn limit(&self, last: &Seen, holding: Holding) -> u64 {
+        holding.time.min(self.trust_at(last).max(RECENT))
+    }
+
+    /// Whether its last detection is so recent that another one may continue it, although its cover may have ended.
+    fn is_recent(&self, time: u64, holding: Holding) -> bool {
+        !self.is_merged && time - self.last().at.time < holding.time.max(CONTINUED)
     }
 
     /// Whether a detection of the frame `now` may continue it.
     fn is_open(&self, now: Moment, holding: Holding) -> bool {
-        let last = self.last().at;
-        !self.is_merged
-            && (now.time - last.time < self.limit(holding)
-                || last.frame + 1 == now.frame
-                || self.covers_all(now.time, holding))
+        let is_next = self.last().at.frame + 1 == now.frame;
+        !self.is_merged && (is_next || self.is_recent(now.time, holding) || self.covers_all(now.time, holding))
     }
 
     /// How well a detection fits the track, whose object is `predicted` there; `None` if it is of another object.
@@ -331,8 +357,8 @@ impl Track {
         let full = carry(last.full, last.velocity, (at.time - last.at.time) as f64, area);
         let previous = last.velocity;
         self.seen.push(Seen { at, area, object: detection.area, velocity: previous, full });
-        // Found again, it was not replaced.
-        (self.is_confirmed, self.replaced_at) = (true, None);
+        // Found again, it was not replaced, and is covered again.
+        (self.is_confirmed, self.replaced_at, self.has_ended) = (true, None, false);
         let recent = self.seen.partition_point(|one| at.time - one.at.time > RECENT);
         let velocity = slope(self.seen[recent..].iter(), self.last(), previous);
         self.seen.last_mut().expect("it was just added").velocity = velocity;
@@ -380,10 +406,21 @@ impl Track {
         (full.union(moved).wider(margin), predicted)
     }
 
+    /// The cover at `time`, between two detections.
+    fn cover_between(&self, previous: usize, next: usize, time: u64, holding: Holding) -> Area {
+        let hull = self.full_box(previous).union(self.full_box(next));
+        let [one, other] = [previous, next].map(|index| &self.seen[index]);
+        if other.at.time - one.at.time < self.limit(one, holding) {
+            return hull;
+        }
+        // Its cover had ended. So it is covered at least as if the second detection had started a track.
+        let [from, to] = [previous, next].map(|index| self.cover_from(index, time).0);
+        hull.union(from).union(to)
+    }
+
     /// Adds the cover of the track in a frame. Returns whether the track is needed for later frames.
-    fn resolve(&self, now: Moment, size: (u32, u32), holding: Holding, decided: &mut Decided) -> bool {
+    fn resolve(&mut self, now: Moment, size: (u32, u32), holding: Holding, decided: &mut Decided) -> bool {
         let next = self.seen.partition_point(|one| one.at.frame <= now.frame);
-        let limit = self.limit(holding);
         let mut cover = |evidence, index: usize, cover: Area| {
             let (object, label) = (self.seen[index].object, self.label.clone());
             decided.objects.push(TrackedObject { track: self.number, evidence, cover, object, label });
@@ -399,17 +436,19 @@ impl Track {
             return true;
         }
         if next < self.seen.len() {
-            cover(Evidence::Bridged, previous, self.full_box(previous).union(self.full_box(next)));
+            cover(Evidence::Bridged, previous, self.cover_between(previous, next, now.time, holding));
             return true;
         }
+        let limit = self.limit(self.last(), holding);
         let (area, predicted) = self.cover_from(previous, now.time);
         if now.time - last.time < limit || limit > 0 && last.frame + 1 == now.frame {
             cover(Evidence::Predicted, previous, area);
             return true;
         }
-        let is_lost = self.covers_all(now.time, holding) && !is_outside(predicted, size);
+        let is_lost = !self.has_ended && self.covers_all(now.time, holding) && !is_outside(predicted, size);
         decided.is_lost |= is_lost;
-        is_lost
+        self.has_ended = !is_lost;
+        is_lost || self.is_recent(now.time, holding)
     }
 
     /// Forgets detections that no later frame needs.
@@ -813,12 +852,18 @@ mod tests {
         }
     }
 
-    /// A detection continues a track while it is held, and in the frame after its last, however short it is held.
+    /// A detection continues a track for `hold-time` after its last, at least for 1 s, however short it is held.
     #[test]
-    fn a_detection_continues_what_is_held() {
-        for (hold, frames, after, same) in
-            [(3000, 21, 74, true), (3000, 21, 75, false), (0, 3, 1, true), (0, 3, 2, false)]
-        {
+    fn a_detection_continues_what_was_found_within_the_hold_time() {
+        for (hold, frames, after, same) in [
+            (3000, 21, 74, true),
+            (3000, 21, 75, false),
+            (3000, 1, 74, true),
+            (3000, 1, 75, false),
+            (0, 3, 1, true),
+            (0, 3, 24, true),
+            (0, 3, 25, false),
+        ] {
             let holding = Holding { time: hold * MS, covers_lost: false };
             let mut tracks = Tracks::default();
             for frame in 0..frames {
@@ -832,6 +877,77 @@ mod tests {
             let found = decided.objects.iter().find(|object| object.evidence == Evidence::Found).unwrap();
             assert_eq!(found.track == 1, same, "{hold} {after}");
         }
+    }
+
+    /// A detector that searches seldom finds an object again after its cover has ended. What it finds twice is held until
+    /// the next search.
+    #[test]
+    fn an_object_that_is_searched_for_seldom_is_open_before_the_second_search_only() {
+        // At 25 frames a second: every 0.32 s, every 0.4 s, every second.
+        for every in [8, 10, 25] {
+            let mut tracks = Tracks::default();
+            for frame in 0..300 {
+                let found = if frame % every == 0 { &[face(100.0)][..] } else { &[] };
+                let decided = push(&mut tracks, frame, HOLD, found);
+                assert_eq!(is_covered(&decided, face(100.0).area), frame < 8 || frame >= every, "{every} {frame}");
+                assert!(decided.objects.iter().all(|object| object.track == 1), "{every} {frame}");
+            }
+        }
+    }
+
+    /// A gap in which the cover had ended is covered as if the object was found again for the first time, or more.
+    #[test]
+    fn a_gap_in_which_the_cover_had_ended_is_bridged_widely() {
+        let covers = |first: Option<u64>| {
+            let (mut tracks, mut covers) = (Tracks::default(), Vec::new());
+            for frame in 0..60 {
+                let found = if Some(frame) == first || frame == 30 { &[face(100.0)][..] } else { &[] };
+                tracks.observe(frame * FRAME, SIZE, HOLD, found.iter().map(certain));
+                if frame >= 15 {
+                    covers.push(tracks.resolve(SIZE, HOLD).objects.iter().map(|object| object.cover).collect());
+                }
+            }
+            covers
+        };
+        let (alone, both): (Vec<Vec<Area>>, Vec<Vec<Area>>) = (covers(None), covers(Some(10)));
+        for frame in 15..30 {
+            let ([alone], [both]) = (&alone[frame][..], &both[frame][..]) else { panic!("{frame}") };
+            assert_eq!(alone.union(*both), *both, "{frame}");
+        }
+    }
+
+    /// They cover nothing, so no cover becomes larger because of them.
+    #[test]
+    fn tracks_whose_cover_has_ended_are_forgotten_before_lost_objects_are_merged() {
+        let small = |i: u64| Area::from_corner((i % 20) as f64 * 50.0, (i / 20) as f64 * 25.0, 4.0, 4.0);
+        let all: Vec<_> = (0..400).map(|i| Detection { label: None, ..detection(small(i), None) }).collect();
+        let mut tracks = Tracks::default();
+        push(&mut tracks, 0, HOLD, &all[..200]);
+        for (frame, found, count) in [(8, 0..0, 200), (9, 200..400, 400), (10, 0..0, 256), (11, 0..200, 400)] {
+            let decided = push(&mut tracks, frame, HOLD, &all[found]);
+            assert_eq!(tracks.tracks.len(), count, "{frame}");
+            assert!(tracks.tracks.iter().all(|track| !track.is_merged));
+            assert!(frame < 9 || (200..400).all(|i| is_covered(&decided, small(i))));
+        }
+        // Those that were forgotten start new tracks, and of the others the oldest are merged.
+        push(&mut tracks, 12, HOLD, &[]);
+        assert_eq!(tracks.tracks.len(), MAX_LOST);
+        assert!(tracks.tracks.iter().any(|track| track.is_merged));
+    }
+
+    /// An object that left the picture does not keep a new object from replacing one that is lost.
+    #[test]
+    fn a_cover_that_has_ended_is_not_replaced() {
+        let mut tracks = Tracks::default();
+        for frame in 0..10 {
+            push(&mut tracks, frame, COVER, &[face(900.0 + 35.0 * frame as f64), face(100.0)]);
+        }
+        // The first one has left the picture at its edge, and its cover ends after 72 frames.
+        push(&mut tracks, 10, COVER, &[]);
+        assert!(push(&mut tracks, 83, COVER, &[]).is_lost);
+        assert_eq!(tracks.tracks.iter().filter(|track| track.has_ended).count(), 1);
+        let lost = (84..88).filter(|frame| push(&mut tracks, *frame, COVER, &[face(800.0)]).is_lost).count();
+        assert_eq!(lost, 1, "the one that is lost was replaced, although the other one is nearer");
     }
 
     #[test]
