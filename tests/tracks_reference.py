@@ -9,10 +9,15 @@ Track: its detections in ascending time, label, tracking id, time of the first d
 velocity (of each edge), full box. "Side" of a box is the longer one; two boxes have a similar size if their sides differ
 by no more than a factor of PARTIAL.
 
+Tracking ids: labels contradict each other if there are two and they differ. An id that two detections of a frame have whose
+labels do not contradict each other is no id in this frame. An id is of one track of a label: of that which got it last.
+
 Matching, when a frame enters, the best pair first; a detection and a track take part in one pair at most:
- 1. the same tracking id, and labels that do not contradict each other;
- 2. the same label, sides within a factor of MAX_RATIO, and the intersection with the track's predicted box is SAME or more of
-    the smaller of the two; the largest IoU first. (A part of a face is within the face.)
+ 1. the same tracking id, and labels that do not contradict each other; after all other pairs, if the intersection with the
+    track's predicted box is less than SAME of the smaller of the two and rule 2 holds for another track: then the id has probably
+    jumped from one object to the other. The old track stays covered as lost;
+ 2. not rule 1, the same label, sides within a factor of MAX_RATIO, and the intersection with the track's predicted box is SAME or
+    more of the smaller of the two; the largest IoU first. (A part of a face is within the face.)
 A weak detection, one whose confidence is below `min-confidence`, continues a track if no other detection does. What is left
 starts a track, unless it is weak. "The same label" includes that both have none. A detection farther away starts a track even
 if it is of the same object; the lost track stays covered beside it.
@@ -94,6 +99,10 @@ def distance(a, b):
 
 def is_within(a, b, factor):
     return side(a) <= factor * side(b) and side(b) <= factor * side(a)
+
+
+def may_be_one(label, other):
+    return label == other or label is None or other is None
 
 
 class Seen:
@@ -185,34 +194,46 @@ class Tracks:
         return decided
 
     def pair(self, track, time, detection):
-        """How well they fit, less is better, or None."""
+        """How well they fit, less is better, or None. 2 is by an id, but far away."""
         new, label, tracking_id = detection
-        if tracking_id is not None and tracking_id == track.tracking_id and (
-                label == track.label or label is None or track.label is None):
-            return 0, 0.0
-        if label != track.label or not is_within(track.seen[-1].box, new, MAX_RATIO):
-            return None
         old = track.predicted(track.seen[-1], time)
         common = intersection(old, new)
-        if common == 0 or common < SAME * min(area(old), area(new)):
+        is_near = common > 0 and common >= SAME * min(area(old), area(new))
+        if tracking_id is not None and tracking_id == track.tracking_id and may_be_one(label, track.label):
+            return (0, 0.0) if is_near else (2, 0.0)
+        if not is_near or label != track.label or not is_within(track.seen[-1].box, new, MAX_RATIO):
             return None
         return 1, -common / (area(old) + area(new) - common)
 
+    def take_id(self, label, tracking_id):
+        for track in self.tracks:
+            if tracking_id is not None and track.tracking_id == tracking_id and may_be_one(label, track.label):
+                track.tracking_id = None
+
     def match(self, time, detections, weak):
         pairs, certain, detections = [], len(detections), detections + weak
+        same = lambda one, other: one[2] == other[2] and may_be_one(one[1], other[1])
+        is_only = lambda one: sum(same(one, other) for other in detections) == 1
+        detections = [(*one[:2], one[2] if is_only(one) else None) for one in detections]
         for i, track in enumerate(self.tracks):
             last = track.seen[-1].time
             if self.is_recent(track, time) or last == self.last_entered or self.covers_all(track, time):
                 fits = ((self.pair(track, time, detection), j) for j, detection in enumerate(detections))
                 pairs += [((j >= certain, *fit), i, j) for fit, j in fits if fit]
         used, found = set(), set()
+        expected = {j for (_, rule, _), _, j in pairs if rule == 1}
+        pairs = [((weak, 0 if rule == 2 and j not in expected else rule, miss), i, j) for (weak, rule, miss), i, j in pairs]
         for _, i, j in sorted(pairs):
             if i not in used and j not in found:
                 used.add(i), found.add(j)
-                track, (box, _, tracking_id) = self.tracks[i], detections[j]
+                track, (box, label, tracking_id) = self.tracks[i], detections[j]
+                self.take_id(label, tracking_id)
                 track.add(time, box)
                 track.tracking_id = tracking_id if tracking_id is not None else track.tracking_id
-        self.tracks += [Track(*d, time) for j, d in enumerate(detections[:certain]) if j not in found]
+        for j, (box, label, tracking_id) in enumerate(detections[:certain]):
+            if j not in found:
+                self.take_id(label, tracking_id)
+                self.tracks.append(Track(box, label, tracking_id, time))
         self.replace()
         self.last_entered = time
 

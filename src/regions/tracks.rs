@@ -135,6 +135,36 @@ struct Track {
 type Fit = (u8, f64);
 const BY_ID: u8 = 0;
 const BY_INTERSECTION: u8 = 1;
+/// The ID says so, but the detection is where another track is predicted. Trackers confuse objects that are near each other
+/// or not found for a while.
+const BY_JUMPED_ID: u8 = 2;
+
+/// A detection of the frame that enters.
+struct New<'a> {
+    detection: &'a Detection,
+    /// Its box. All edges are numbers.
+    area: Area,
+    is_weak: bool,
+    /// The number that its tracker gave it, unless another detection that may be of the same object has the same number in this
+    /// frame: some trackers give one number to all objects that they do not follow.
+    tracking_id: Option<u64>,
+}
+
+impl<'a> New<'a> {
+    /// The detections of a frame of `size`, each with whether it is weak. A box of no size says that nothing was found.
+    fn all(detections: impl Iterator<Item = (&'a Detection, bool)>, size: (u32, u32)) -> Vec<Self> {
+        let found: Vec<_> = detections.filter(|(detection, _)| !detection.area.is_empty()).collect();
+        let is_same = |one: &Detection, other: &Detection| {
+            one.tracking_id == other.tracking_id && !is_contradicted(one.label.as_deref(), other.label.as_deref())
+        };
+        let is_only = |one: &Detection| found.iter().filter(|(other, _)| is_same(one, other)).count() == 1;
+        let new = |&(detection, is_weak): &(&'a Detection, bool)| {
+            let tracking_id = detection.tracking_id.filter(|_| is_only(detection));
+            Self { detection, area: numbers(detection.area, size), is_weak, tracking_id }
+        };
+        found.iter().map(new).collect()
+    }
+}
 
 /// The objects of a stream.
 #[derive(Debug, Default)]
@@ -160,16 +190,23 @@ impl Tracks {
         let now = Moment { frame: self.frames, time };
         self.frames += 1;
         self.waiting.push_back(now);
-        // A box of no size says that nothing was found.
-        let found = detections.filter(|(detection, _)| !detection.area.is_empty());
-        let found: Vec<(&Detection, Area, bool)> =
-            found.map(|(one, is_weak)| (one, numbers(one.area, size), is_weak)).collect();
+        let found = New::all(detections, size);
         let mut pairs: Vec<(bool, Fit, usize, usize)> = Vec::new();
+        // Whether a detection is where a track is predicted.
+        let mut is_expected = vec![false; found.len()];
         for (i, track) in self.tracks.iter().enumerate().filter(|(_, track)| track.is_open(now, holding)) {
             let last = track.last();
             let predicted = predict(last, last.velocity, now.time);
-            for (j, (detection, area, is_weak)) in found.iter().enumerate() {
-                pairs.extend(track.fit(predicted, detection, *area).map(|fit| (*is_weak, fit, i, j)));
+            for (j, new) in found.iter().enumerate() {
+                let fit = track.fit(predicted, new);
+                is_expected[j] |= matches!(fit, Some((BY_INTERSECTION, _)));
+                pairs.extend(fit.map(|fit| (new.is_weak, fit, i, j)));
+            }
+        }
+        for (_, (rule, _), _, j) in &mut pairs {
+            if *rule == BY_JUMPED_ID && !is_expected[*j] {
+                // No other object is there, so it moved fast.
+                *rule = BY_ID;
             }
         }
         pairs.sort_unstable_by(|(is_weak, (rule, miss), i, j), (other_is_weak, (other_rule, other_miss), k, l)| {
@@ -183,16 +220,25 @@ impl Tracks {
                 continue;
             }
             (is_used[i], is_found[j]) = (true, true);
-            let (detection, area, _) = found[j];
-            self.tracks[i].add(now, detection, area);
+            self.give_id(&found[j]);
+            self.tracks[i].add(now, &found[j]);
         }
-        let is_new = found.iter().zip(is_found).filter(|((_, _, is_weak), is_found)| !is_weak && !is_found);
-        for ((detection, area, _), _) in is_new {
+        for (new, _) in found.iter().zip(is_found).filter(|(new, is_found)| !new.is_weak && !is_found) {
+            self.give_id(new);
             self.number = self.number.saturating_add(1);
-            self.tracks.push(Track::new(self.number, now, detection, *area));
+            self.tracks.push(Track::new(self.number, now, new));
         }
         self.replace_lost();
         self.merge_oldest(now, holding);
+    }
+
+    /// Takes a tracking ID from the tracks that had it, before the track of this detection gets it: it is of one object only.
+    fn give_id(&mut self, new: &New) {
+        let label = new.detection.label.as_deref();
+        let had_it = |track: &&mut Track| {
+            track.tracking_id == new.tracking_id && !is_contradicted(track.label.as_deref(), label)
+        };
+        self.tracks.iter_mut().filter(had_it).for_each(|track| track.tracking_id = None);
     }
 
     /// Decides what is covered in the oldest frame that waits, of `size`. Nothing if none waits.
@@ -269,12 +315,12 @@ impl Tracks {
 }
 
 impl Track {
-    fn new(number: u32, at: Moment, detection: &Detection, area: Area) -> Self {
+    fn new(number: u32, at: Moment, &New { detection, area, tracking_id, .. }: &New) -> Self {
         let seen = Seen { at, area, object: detection.area, velocity: [0.0; 4], full: area };
         Self {
             number,
             label: detection.label.clone(),
-            tracking_id: detection.tracking_id,
+            tracking_id,
             first: at.time,
             seen: vec![seen],
             is_confirmed: false,
@@ -339,20 +385,18 @@ impl Track {
     }
 
     /// How well a detection fits the track, whose object is `predicted` there; `None` if it is of another object.
-    fn fit(&self, predicted: Area, new: &Detection, area: Area) -> Option<Fit> {
-        let is_contradicted = || self.label.is_some() && new.label.is_some() && self.label != new.label;
-        if new.tracking_id.is_some() && new.tracking_id == self.tracking_id && !is_contradicted() {
-            return Some((BY_ID, 0.0));
-        }
-        if !is_similar(self.last().area, area, MAX_RATIO) || new.label != self.label {
-            return None;
-        }
+    fn fit(&self, predicted: Area, &New { detection, area, tracking_id, .. }: &New) -> Option<Fit> {
         let [common, one, other] = [predicted.intersection(area), predicted, area].map(Area::size);
-        let is_same = common > 0.0 && common >= SAME * one.min(other);
+        let is_near = common > 0.0 && common >= SAME * one.min(other);
+        let is_other = || is_contradicted(self.label.as_deref(), detection.label.as_deref());
+        if tracking_id.is_some() && tracking_id == self.tracking_id && !is_other() {
+            return Some((if is_near { BY_ID } else { BY_JUMPED_ID }, 0.0));
+        }
+        let is_same = is_near && is_similar(self.last().area, area, MAX_RATIO) && detection.label == self.label;
         is_same.then(|| (BY_INTERSECTION, -common / (one + other - common)))
     }
 
-    fn add(&mut self, at: Moment, detection: &Detection, area: Area) {
+    fn add(&mut self, at: Moment, &New { detection, area, tracking_id, .. }: &New) {
         let last = self.last();
         let full = carry(last.full, last.velocity, (at.time - last.at.time) as f64, area);
         let previous = last.velocity;
@@ -362,7 +406,7 @@ impl Track {
         let recent = self.seen.partition_point(|one| at.time - one.at.time > RECENT);
         let velocity = slope(self.seen[recent..].iter(), self.last(), previous);
         self.seen.last_mut().expect("it was just added").velocity = velocity;
-        self.tracking_id = detection.tracking_id.or(self.tracking_id);
+        self.tracking_id = tracking_id.or(self.tracking_id);
     }
 
     /// The time until which it covers the whole frame once its limit is over; `None` if only a detection ends that.
@@ -486,6 +530,11 @@ fn distance(one: Area, other: Area) -> f64 {
 
 fn is_similar(one: Area, other: Area, factor: f64) -> bool {
     side(one) <= factor * side(other) && side(other) <= factor * side(one)
+}
+
+/// Whether two labels are of different objects. An unknown label may be any.
+fn is_contradicted(one: Option<&str>, other: Option<&str>) -> bool {
+    one.zip(other).is_some_and(|(one, other)| one != other)
 }
 
 /// Whether a box is wholly outside of the picture.
@@ -948,6 +997,64 @@ mod tests {
         assert_eq!(tracks.tracks.iter().filter(|track| track.has_ended).count(), 1);
         let lost = (84..88).filter(|frame| push(&mut tracks, *frame, COVER, &[face(800.0)]).is_lost).count();
         assert_eq!(lost, 1, "the one that is lost was replaced, although the other one is nearer");
+    }
+
+    /// Trackers that give one number to all objects, such as 0 to those that they do not follow.
+    #[test]
+    fn an_id_that_two_detections_have_is_no_id() {
+        let one = |x| detection(face(x).area, Some(0));
+        let mut tracks = Tracks::default();
+        (0..10).for_each(|frame| _ = push(&mut tracks, frame, HOLD, &[one(100.0), one(800.0)]));
+        for frame in 10..80 {
+            let decided = push(&mut tracks, frame, HOLD, &[one(800.0)]);
+            assert!(is_covered(&decided, face(100.0).area), "{frame}");
+            assert_eq!(decided.objects.len(), 2);
+        }
+        // Another label has numbers of its own.
+        let plate = |x| Detection { label: Some("plate".to_owned()), ..one(x) };
+        let mut tracks = Tracks::default();
+        for frame in 0..10 {
+            let decided = push(&mut tracks, frame, HOLD, &[one(200.0 * (frame % 5) as f64), plate(500.0)]);
+            assert_eq!(decided.objects.len(), 2, "{frame}");
+        }
+    }
+
+    /// A tracker gives the number of an object that it misses to another one.
+    #[test]
+    fn an_id_that_jumps_to_another_object_does_not_end_the_hold() {
+        let one = |x, id| detection(face(x).area, Some(id));
+        for (a, b) in [(1, 2), (2, 1)] {
+            let mut tracks = Tracks::default();
+            let mut both = [one(100.0, a), one(800.0, b)];
+            both.sort_by_key(|one| one.tracking_id);
+            (0..10).for_each(|frame| _ = push(&mut tracks, frame, HOLD, &both));
+            let mut other = Tracks::default();
+            (0..10).for_each(|frame| _ = push(&mut other, frame, HOLD, &both));
+            for frame in 10..80 {
+                let decided = push(&mut tracks, frame, HOLD, &[one(800.0, a)]);
+                assert!(is_covered(&decided, face(100.0).area), "{frame}");
+                assert_eq!(decided.objects.len(), 2);
+            }
+            // Both numbers change, and later they change back.
+            for frame in 10..40 {
+                let [at_a, at_b] = if frame < 25 { [b, a] } else { [a, b] };
+                let decided = push(&mut other, frame, HOLD, &[one(100.0, at_a), one(800.0, at_b)]);
+                assert_eq!(decided.objects.len(), 2);
+                assert!(decided.objects.iter().all(|object| side(object.cover) <= 100.0), "{frame} {decided:?}");
+            }
+        }
+    }
+
+    /// The number of an object that moves fast is right, also where it passes another object.
+    #[test]
+    fn an_object_that_moves_fast_keeps_its_id() {
+        let mut tracks = Tracks::default();
+        let fast = |frame: u64| detection(face(1000.0 - 150.0 * (frame as f64 - 10.0).abs()).area, Some(1));
+        for frame in 4..17 {
+            let decided = push(&mut tracks, frame, HOLD, &[fast(frame), detection(face(550.0).area, Some(2))]);
+            assert!(decided.objects.iter().map(|object| object.track).eq([1, 2]), "{frame} {decided:?}");
+            assert_eq!(decided.objects[0].object, fast(frame).area);
+        }
     }
 
     #[test]
