@@ -224,7 +224,7 @@ impl Rect {
 pub struct Region {
     /// The covered rectangle, in luma samples of the frame.
     pub rect: Rect,
-    /// The object as its source gave it: neither expanded nor clipped. The strength of the cover and the cells of a mosaic depend
+    /// The object: a zone, or the largest box of an object of late. It is neither expanded nor clipped. The strength of the cover and the cells of a mosaic depend
     /// on it, so they do not change while the object leaves the frame.
     pub object: Area,
 }

@@ -20,6 +20,8 @@ pub struct FrameRegion {
     pub origin: Origin,
     /// The number of the object's track, from 1; `None` for a zone, and where detections are shown.
     pub track: Option<u32>,
+    /// The box of a detection of this frame, as the detector gave it.
+    pub detected: Option<Area>,
     /// The label of a detection.
     pub label: Option<String>,
     /// The name of a zone.
@@ -148,8 +150,8 @@ fn shown_region(detection: &Detection, rules: &Rules, size: (u32, u32), is_field
     };
     let region = region_of(area, certain, rules, size)?;
     let origin = Origin::Detection(Evidence::Found);
-    let label = detection.label.clone();
-    Some(FrameRegion { region, origin, track: None, label, name: None, outline: Object { area, shape } })
+    let (label, outline) = (detection.label.clone(), Object { area, shape });
+    Some(FrameRegion { region, origin, track: None, detected: Some(certain), label, name: None, outline })
 }
 
 /// The regions of a covered object. Where it was found, it is covered with its shape, elsewhere by the box in which it
@@ -161,7 +163,7 @@ fn covered_regions(
     size: (u32, u32),
     is_field: bool,
 ) -> Vec<FrameRegion> {
-    let TrackedObject { track, evidence, cover, object, label } = tracked;
+    let TrackedObject { track, evidence, cover, object, full, label } = tracked;
     let is_found = evidence == Evidence::Found;
     let masks = || masks_of(object, label.as_deref(), detections, rules).filter(|_| is_found);
     // The found area, and the box that shrinks slowly, because a detector may find only a part of an object.
@@ -183,11 +185,11 @@ fn covered_regions(
             None => boxed(),
         },
     };
-    let origin = Origin::Detection(evidence);
+    let (origin, detected) = (Origin::Detection(evidence), is_found.then_some(object));
     let region = |(area, shape)| {
-        let region = region_of(area, object, rules, size)?;
+        let region = region_of(area, full, rules, size)?;
         let outline = Object { area, shape };
-        Some(FrameRegion { region, origin, track: Some(track), label: label.clone(), name: None, outline })
+        Some(FrameRegion { region, origin, track: Some(track), detected, label: label.clone(), name: None, outline })
     };
     shapes.into_iter().filter_map(region).collect()
 }
@@ -235,7 +237,8 @@ fn zone_regions(zone: &Zone, rules: &Rules, size: (u32, u32), views: [u32; 2]) -
             return None;
         }
         let outline = Object { area, shape: rules.shape.clone().unwrap_or(Shape::Box) };
-        Some(FrameRegion { region, origin: Origin::Zone, track: None, label: None, name: zone.name.clone(), outline })
+        let (origin, name) = (Origin::Zone, zone.name.clone());
+        Some(FrameRegion { region, origin, track: None, detected: None, label: None, name, outline })
     };
     (0..views[0] * views[1]).filter_map(of_view).collect()
 }
@@ -247,7 +250,8 @@ pub fn alpha_region(mask: Mask, rules: &Rules, size: (u32, u32)) -> Option<Frame
     let (area, picture) = (mask.object()?, mask.area());
     let region = region_of(area, picture, rules, size)?;
     let outline = Object { area, shape: Shape::Mask(mask) };
-    Some(FrameRegion { region, origin: Origin::Alpha, track: None, label: None, name: None, outline })
+    let origin = Origin::Alpha;
+    Some(FrameRegion { region, origin, track: None, detected: None, label: None, name: None, outline })
 }
 
 /// The region of an area, with `grow`. An object is not shrunk if nothing of it would be left to cover.
@@ -482,16 +486,20 @@ mod tests {
         }
     }
 
-    /// Strength and cells follow the detection, and so does what it grows by.
+    /// Only `expand` follows the detection. Strength and cells follow the full box: what a detection of its jaw hides of a face
+    /// would not be enough for the whole face, which is covered.
     #[test]
-    fn full_box_grows_by_the_detection() {
+    fn full_box_grows_by_the_detection_and_is_hidden_as_a_whole() {
         let rules = Rules { on_missing: PASS, ..default_rules() };
         let mut tracker = RegionTracker::default();
         resolve(&mut tracker, &rules, 0, &[face(100.0, 1.0)]);
         let jaw = Detection { area: Area::from_corner(100.0, 180.0, 50.0, 20.0), ..face(0.0, 1.0) };
         let regions = regions(resolve(&mut tracker, &rules, 1, std::slice::from_ref(&jaw)));
         assert_eq!(regions.len(), 1);
-        assert_eq!(regions[0].region.object, jaw.area);
+        assert_eq!(regions[0].detected, Some(jaw.area));
+        let Area { left, top, right, bottom } = regions[0].region.object;
+        assert_eq!((left, right, bottom), (100.0, 150.0, 200.0));
+        assert!(top < 101.0, "{top}");
         // The upper edge was at 100, and 1/101 of its distance has faded; the lower one grows by 4.
         let rect = regions[0].region.rect;
         assert_eq!((rect.x(), rect.right(), rect.y(), rect.bottom()), (90, 160, 96, 204));

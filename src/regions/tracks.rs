@@ -75,9 +75,11 @@ pub struct TrackedObject {
     pub evidence: Evidence,
     /// The covered area, before `expand`.
     pub cover: Area,
-    /// The detection that the strength of the cover, its cells and `expand` follow: of this frame, else the one before it, else
-    /// the one after it.
+    /// The detection that `expand` follows: of this frame, else the one before it, else the one after it.
     pub object: Area,
+    /// The box that the strength of the cover and its cells follow: the detection or, if its shorter side is longer, the full
+    /// box of the object, of which the detector may have found only a part.
+    pub full: Area,
     /// The label of its detections.
     pub label: Option<String>,
 }
@@ -467,7 +469,10 @@ impl Track {
         let next = self.seen.partition_point(|one| one.at.frame <= now.frame);
         let mut cover = |evidence, index: usize, cover: Area| {
             let (object, label) = (self.seen[index].object, self.label.clone());
-            decided.objects.push(TrackedObject { track: self.number, evidence, cover, object, label });
+            let full = self.full_box(index);
+            // The sides of a detection may be no numbers.
+            let full = if full.short_side() >= object.short_side() { full } else { object };
+            decided.objects.push(TrackedObject { track: self.number, evidence, cover, object, full, label });
         };
         let Some(previous) = next.checked_sub(1) else {
             // Nothing limits the distance to the frame in which it is found, because the look-ahead bounds it.

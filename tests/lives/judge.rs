@@ -52,6 +52,10 @@ struct Region {
     origin: String,
     shape: String,
     has_track: bool,
+    /// The detection in this frame.
+    detected: Option<Area>,
+    /// What strength and cells follow.
+    object: Option<Area>,
 }
 
 impl Said {
@@ -66,7 +70,12 @@ impl Said {
             assert_ne!(track, Some(0), "tracks are numbered from 1");
             let rect = Rect::new(x, y, width, height).expect("a region is not empty");
             let [origin, shape] = ["origin", "shape"].map(|field| region.get(field).unwrap());
-            Region { rect, origin, shape, has_track: track.is_some() }
+            let [detected, object] = ["detected", "object"].map(|field| {
+                let sides = region.get_optional::<gst::Array>(field).expect("an array")?;
+                let [x, y, width, height] = [0, 1, 2, 3].map(|i| sides[i].get::<f64>().unwrap());
+                Some(Area::from_corner(x, y, width, height))
+            });
+            Region { rect, origin, shape, has_track: track.is_some(), detected, object }
         };
         for time in ["stream-time", "running-time", "duration"] {
             structure.get::<u64>(time).unwrap();
@@ -335,6 +344,11 @@ impl Judge {
             "mosaic" => {
                 let region = |rect: Rect, area: &Area| MosaicRegion::new(rect, *area, settings.number("cells"));
                 let objects = objects?;
+                let area: u64 = rects.iter().map(|rect| rect.area()).sum();
+                if items.is_none() && area > 8 * pending.whole().area() {
+                    // One mosaic covers them all.
+                    return None;
+                }
                 let hidden = |regions: Vec<MosaicRegion>| {
                     let mut out = picture.clone();
                     out.hide(Hide::Mosaic(regions)).unwrap();
@@ -352,7 +366,10 @@ impl Judge {
                     _ if strength == 0.0 || is_outside && (items.is_some() || said.covered == "outside") => Vec::new(),
                     Some(objects) => objects.iter().map(sigma_of).collect(),
                     None if items.is_some() => return None,
-                    None => self.areas.iter().map(sigma_of).collect(),
+                    None => {
+                        let objects = said.regions.iter().filter_map(|region| region.object.as_ref());
+                        self.areas.iter().chain(objects).map(sigma_of).collect()
+                    }
                 };
                 sigmas.sort_by(f64::total_cmp);
                 sigmas.dedup();
@@ -395,7 +412,7 @@ impl Judge {
     }
 }
 
-/// The object of each rectangle, if it is known.
+/// The object of each rectangle, if it is known: strength and cells follow its full box, which depends on other frames.
 fn objects(pending: &Pending, said: &Said, rects: &[Rect]) -> Option<Vec<Area>> {
     let object = |(place, rect): (usize, &Rect)| {
         let region = said.regions.get(place).filter(|region| region.origin != "alpha" && !pending.is_outside());
@@ -403,16 +420,7 @@ fn objects(pending: &Pending, said: &Said, rects: &[Rect]) -> Option<Vec<Area>> 
         let Some(region) = region else { return Some(pending.whole_area()) };
         match region.origin.as_str() {
             "zone" => pending.only(*rect, pending.zones()),
-            "found" => {
-                // Masks do not expand.
-                let expand = if region.shape == "mask" { 0.0 } else { pending.settings.number("expand") };
-                // A region of an object is larger than its detection.
-                let is_in =
-                    |area: &Area| pending.rect(area.grown(*area, expand)).is_none_or(|part| rect.hull(part) == *rect);
-                let areas = areas_of(pending).map(|[area, field]| area.union(field)).filter(is_in);
-                if let [one] = areas.collect::<Vec<Area>>()[..] { Some(one) } else { None }
-            }
-            _ => None,
+            _ => region.object,
         }
     };
     rects.iter().enumerate().map(object).collect()
@@ -497,7 +505,19 @@ fn check_message(pending: &Pending, must: &Must, said: &Said) -> Result<(), Fail
         };
         let is_held = ["predicted", "bridged", "anticipated"].contains(&region.origin.as_str()) && !is_outside;
         let has_track = !is_zone && !is_alpha && !is_outside;
-        is_shaped && (is_zone || is_alpha || is_found || is_held) && region.has_track == has_track
+        // A cover is at least as strong as the detection asks for.
+        let is_strong = match (region.detected, region.object) {
+            (Some(detected), Some(object)) => object.short_side() >= detected.short_side(),
+            _ => true,
+        };
+        let is_detected =
+            |detected| areas_of(pending).any(|[area, field]| [area, area.union(field)].contains(&detected));
+        is_shaped
+            && (is_zone || is_alpha || is_found || is_held)
+            && [region.has_track, region.object.is_some()] == [has_track; 2]
+            && is_strong
+            && region.detected.is_some() == is_found
+            && region.detected.is_none_or(|detected| is_outside || is_detected(detected))
     };
     let alphas = said.regions.iter().filter(|region| region.origin == "alpha").map(|region| region.rect);
     let rect = pending.alpha_rect().filter(|_| must.has_alpha && !said.is_whole(settings, must));

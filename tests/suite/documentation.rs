@@ -379,6 +379,6 @@ fn the_message_about_a_frame_is_as_documented() {
     check(&message);
     let regions = message.get::<gst::Array>("regions").unwrap();
     regions.as_slice().iter().for_each(|region| check(&region.get::<gst::Structure>().unwrap()));
-    let posted = message.fields().count() + 10;
+    let posted = message.fields().count() + 11;
     assert_eq!(rows.iter().map(|(names, _)| names.len()).sum::<usize>(), posted, "fields that are not posted");
 }

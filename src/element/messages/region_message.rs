@@ -42,7 +42,8 @@ pub fn structure(times: &FrameTimes, settings: &RegionSettings, cover: Option<&F
 }
 
 /// A region: its place in luma samples of the frame, and its origin.
-fn region_structure(FrameRegion { region, origin, track, label, name, outline }: &FrameRegion) -> gst::Structure {
+fn region_structure(one: &FrameRegion) -> gst::Structure {
+    let FrameRegion { region, origin, track, detected, label, name, outline } = one;
     let origin = match origin {
         Origin::Zone => "zone",
         Origin::Alpha => "alpha",
@@ -56,10 +57,9 @@ fn region_structure(FrameRegion { region, origin, track, label, name, outline }:
         Shape::Ellipse => "ellipse",
         Shape::Mask(_) => "mask",
     };
-    let detected = (origin == "found").then(|| {
-        let Area { left, top, right, bottom } = region.object;
+    let array = |Area { left, top, right, bottom }: Area| {
         gst::Array::new([left, top, right - left, bottom - top].map(|length| length.to_send_value()))
-    });
+    };
     gst::Structure::builder("region")
         .field("x", region.rect.x())
         .field("y", region.rect.y())
@@ -68,7 +68,8 @@ fn region_structure(FrameRegion { region, origin, track, label, name, outline }:
         .field("origin", origin)
         .field_if_some("track", *track)
         .field_if_some("label", label.as_ref())
-        .field_if_some("detected", detected)
+        .field_if_some("detected", detected.map(array))
+        .field_if_some("object", track.map(|_| array(region.object)))
         .field_if_some("name", name.as_ref())
         .field("shape", shape)
         .build()
