@@ -29,6 +29,13 @@ pub struct FrameTimes {
     pub now: u64,
 }
 
+/// The least time that may pass from one frame to the next, in nanoseconds, however short the frames are.
+const LEAST_STEP: u64 = 300_000_000;
+/// The number of usual intervals that may pass from one frame to the next.
+const MOST_INTERVALS: u64 = 4;
+/// The number of latest intervals of which the median is the usual one.
+const INTERVALS: usize = 9;
+
 /// The latest values of a measurement.
 #[derive(Debug, Default)]
 pub struct Latest(VecDeque<u64>);
@@ -61,9 +68,16 @@ impl Latest {
 /// Time passes by timestamps. For a frame without a timestamp it passes by the time for which the frame is shown; if
 /// that is unknown, it does not pass. A timestamp before the latest one counts as the same time, because frames were
 /// swapped. If it is more than `hold-time` before the latest one, the stream begins anew there.
+///
+/// From one frame to the next no more time passes than four usual intervals, or 0.3 s if that is longer. The picture says
+/// nothing about a longer time: an object that was held in one frame is probably in the next one, too. So a jump of timestamps
+/// does not end all covers at once. The usual interval is the median of the last nine intervals; before the first one it is
+/// the time for which the frame is shown. So time passes correctly in a slow video, too.
 #[derive(Debug, Default)]
 pub struct Clock {
     now: u64,
+    /// The latest times from one frame to the next, as the frames state them.
+    intervals: Latest,
     /// The latest timestamp, with the time of the frames without one that followed it.
     latest: Option<u64>,
 }
@@ -84,12 +98,17 @@ impl Clock {
             (Some(_), None) => 0,
             (None, _) => time.shown_for.unwrap_or(0),
         };
+        let usual = self.intervals.percentile(50).or(time.shown_for).unwrap_or(0);
+        let passed = elapsed.min(usual.saturating_mul(MOST_INTERVALS).max(LEAST_STEP));
+        if elapsed > 0 {
+            self.intervals.add(elapsed, INTERVALS);
+        }
         self.latest = match time.running {
             Some(_) if back > 0 && back <= hold_time => self.latest,
             Some(now) => Some(now),
             None => self.latest.map(|latest| latest.saturating_add(elapsed)),
         };
-        self.now = self.now.saturating_add(elapsed);
+        self.now = self.now.saturating_add(passed);
         self.now
     }
 
@@ -141,6 +160,25 @@ mod tests {
             "the first timestamp is no elapsed time"
         );
         assert_eq!(times(&[at(500), lasting(40), at(620)]), [0, 40, 120], "the frame between does not count twice");
+    }
+
+    #[test]
+    fn a_jump_of_timestamps_counts_for_a_bounded_time() {
+        const MS: u64 = 1_000_000;
+        let passed = |frames: &[u64]| {
+            let frames: Vec<FrameTimes> = frames.iter().map(|time| at(time * MS)).collect();
+            let times = times(&frames);
+            times.windows(2).map(|pair| (pair[1] - pair[0]) / MS).collect::<Vec<_>>()
+        };
+        assert_eq!(passed(&[0, 40, 80, 10_080, 10_120]), [40, 40, 300, 40], "by 0.3 s");
+        assert_eq!(passed(&[0, 200, 400, 1200, 3000]), [200, 200, 800, 800], "by four frames");
+        assert_eq!(passed(&[0, 60_000, 120_000, 180_000]), [300, 60_000, 60_000], "a slow video of an unknown rate");
+        let slow = [0, 40, 80, 120, 1120, 2120, 3120, 4120, 5120];
+        assert_eq!(passed(&slow)[3..], [300, 300, 300, 300, 1000], "it becomes slow");
+        let minute = |time| FrameTimes { shown_for: Some(60_000 * MS), ..at(time * MS) };
+        assert_eq!(times(&[minute(0), minute(60_000)]), [0, 60_000 * MS], "a slow video of a known rate");
+        let hour = FrameTimes { shown_for: Some(3_600_000 * MS), ..FrameTimes::default() };
+        assert_eq!(times(&[lasting(40 * MS), hour, lasting(40 * MS)]), [40 * MS, 340 * MS, 380 * MS]);
     }
 
     #[test]

@@ -611,7 +611,7 @@ mod tests {
         for frame in 0..20 {
             resolve(&mut tracker, &rules, frame, &[face(100.0, 1.0)]);
         }
-        let held = resolve(&mut tracker, &rules, 20 + 73, &[]);
+        let held = (20..=20 + 73).map(|frame| resolve(&mut tracker, &rules, frame, &[])).last().unwrap();
         assert!(!held.is_lost && regions(held).len() == 1);
         let outside = Rules { shows_regions: true, ..rules.clone() };
         let lost = resolve(&mut tracker, &rules, 20 + 75, &[]);
@@ -622,6 +622,19 @@ mod tests {
         let released = resolve(&mut tracker, &pass, 20 + 77, &[]);
         assert!(!released.is_lost);
         assert_eq!(regions(released), []);
+    }
+
+    #[test]
+    fn a_jump_of_timestamps_does_not_end_a_hold() {
+        let rules = Rules { on_missing: PASS, ..default_rules() };
+        let mut tracker = RegionTracker::default();
+        for frame in 0..20 {
+            resolve(&mut tracker, &rules, frame, &[face(100.0, 1.0)]);
+        }
+        for frame in 20..40 {
+            let held = regions(resolve(&mut tracker, &rules, frame + 250, &[]));
+            assert_eq!(held.len(), 1, "{frame}");
+        }
     }
 
     #[test]
