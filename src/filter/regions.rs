@@ -224,8 +224,8 @@ impl Rect {
 pub struct Region {
     /// The covered rectangle, in luma samples of the frame.
     pub rect: Rect,
-    /// The object: a zone, or the largest box of an object of late. It is neither expanded nor clipped. The strength of the cover and the cells of a mosaic depend
-    /// on it, so they do not change while the object leaves the frame.
+    /// The object: a zone, or the full box of a detected object. It is neither expanded nor clipped. The strength of the cover and the
+    /// cells of a mosaic depend on it, so they do not change while the object leaves the frame.
     pub object: Area,
 }
 
