@@ -10,12 +10,13 @@ velocity (of each edge), full box. "Side" of a box is the longer one; two boxes 
 by no more than a factor of PARTIAL.
 
 Tracking ids: labels contradict each other if there are two and they differ. An id that two detections of a frame have whose
-labels do not contradict each other is no id in this frame. An id is of one track of a label: of that which got it last.
+labels do not contradict each other is no id in this frame; but if the intersection of the two is SAME or more of the smaller
+one, the first of them has the id. An id is of one track of a label: of that which got it last.
 
 Matching, when a frame enters, the best pair first; a detection and a track take part in one pair at most:
  1. the same tracking id, and labels that do not contradict each other; after all other pairs, if the intersection with the
-    track's predicted box is less than SAME of the smaller of the two and rule 2 holds for another track: then the id has probably
-    jumped from one object to the other. The old track stays covered as lost;
+    track's predicted box is less than SAME of the smaller of the two and rule 2 holds for another track that has an id and whose
+    cover has not ended: then the id has probably jumped from one object to the other. The old track stays covered as lost;
  2. not rule 1, the same label, sides within a factor of MAX_RATIO, and the intersection with the track's predicted box is SAME or
     more of the smaller of the two; the largest IoU first. (A part of a face is within the face.)
 A weak detection, one whose confidence is below `min-confidence`, continues a track if no other detection does. What is left
@@ -213,15 +214,18 @@ class Tracks:
     def match(self, time, detections, weak):
         pairs, certain, detections = [], len(detections), detections + weak
         same = lambda one, other: one[2] == other[2] and may_be_one(one[1], other[1])
-        is_only = lambda one: sum(same(one, other) for other in detections) == 1
-        detections = [(*one[:2], one[2] if is_only(one) else None) for one in detections]
+        near = lambda one, other: 0 < intersection(one, other) >= SAME * min(area(one), area(other))
+        own = lambda i, one: all(j == i or j > i and near(one[0], other[0])
+                                 for j, other in enumerate(detections) if same(one, other))
+        detections = [(*one[:2], one[2] if own(i, one) else None) for i, one in enumerate(detections)]
         for i, track in enumerate(self.tracks):
             last = track.seen[-1].time
             if self.is_recent(track, time) or last == self.last_entered or self.covers_all(track, time):
                 fits = ((self.pair(track, time, detection), j) for j, detection in enumerate(detections))
                 pairs += [((j >= certain, *fit), i, j) for fit, j in fits if fit]
         used, found = set(), set()
-        expected = {j for (_, rule, _), _, j in pairs if rule == 1}
+        has_id = lambda track: track.tracking_id is not None and not track.has_ended
+        expected = {j for (_, rule, _), i, j in pairs if rule == 1 and has_id(self.tracks[i])}
         pairs = [((weak, 0 if rule == 2 and j not in expected else rule, miss), i, j) for (weak, rule, miss), i, j in pairs]
         for _, i, j in sorted(pairs):
             if i not in used and j not in found:

@@ -279,7 +279,8 @@ impl BaseTransformImpl for Element {
         let settings = self.settings.lock().unwrap().clone();
         let mut state = self.state.lock().unwrap();
         let started = Instant::now();
-        let is_due = state.schedule.is_due(buffer, settings.every);
+        // A face may be that of a new person, whom no other search finds if centerface searches other frames than this element.
+        let is_due = state.schedule.is_due(buffer, settings.every) || has_face(buffer);
         let interval = state.schedule.interval;
         let marked = if is_due {
             state.mark(buffer, &settings)
@@ -424,15 +425,11 @@ impl Stream {
     fn faces(&self, buffer: &gst::BufferRef) -> (Vec<Person>, bool) {
         let (full, scale) =
             ([self.info.width(), self.info.height()], self.mask.coarse[1] as f64 / f64::from(self.info.height()));
-        let labels = ["face", "nothing"].map(|label| glib::Quark::from_str(label).into_glib());
+        let labels = ["face", "nothing"].map(quark);
         let mut people = Vec::new();
         let mut has_finder = false;
-        for meta in buffer.iter_meta::<VideoRegionOfInterestMeta>() {
-            // The field is read directly, because the meta's method cannot return the quark 0.
-            // SAFETY: the pointer is that of the live meta that `meta` borrows.
-            let label = unsafe { (*meta.as_ptr()).roi_type };
+        for (label, [x, y, width, height]) in regions(buffer) {
             has_finder |= labels.contains(&label);
-            let (x, y, width, height) = meta.rect();
             if label == labels[0] && height > 0 && x < full[0] && y < full[1] {
                 let centre =
                     [(x, width), (y, height)].map(|(start, side)| (f64::from(start) + f64::from(side) / 2.) * scale);
@@ -441,6 +438,26 @@ impl Stream {
         }
         (people, has_finder)
     }
+}
+
+fn quark(label: &str) -> glib::ffi::GQuark {
+    glib::Quark::from_str(label).into_glib()
+}
+
+/// The labels and boxes of the regions of interest of a frame: left, top, width and height.
+fn regions(buffer: &gst::BufferRef) -> impl Iterator<Item = (glib::ffi::GQuark, [u32; 4])> {
+    buffer.iter_meta::<VideoRegionOfInterestMeta>().map(|meta| {
+        let (x, y, width, height) = meta.rect();
+        // The field is read directly, because the meta's method cannot return the quark 0.
+        // SAFETY: the pointer is that of the live meta that `meta` borrows.
+        (unsafe { (*meta.as_ptr()).roi_type }, [x, y, width, height])
+    })
+}
+
+/// Whether a detector before this element has found a face in the frame.
+fn has_face(buffer: &gst::BufferRef) -> bool {
+    let face = quark("face");
+    regions(buffer).any(|(label, [.., height])| label == face && height > 0)
 }
 
 /// The confidence that a sample belongs to a person, from 0 to 1.

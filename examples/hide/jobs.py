@@ -44,8 +44,9 @@ JOBS = {
                 "opencv-data",
         warning="OpenCV's cascade finds about half of the plates that are near, and none that are small or seen from the side: look at "
                 "every result"),
+    # A mask that is smoothed over time covers a new person some frames too late.
     "people": dict(
-        finder=PEOPLE, threshold=0.25, search_size=640, blur="region-mode=inside labels=person shape=mask grow=8",
+        finder=PEOPLE + " smooth=0", threshold=0.25, search_size=640, blur="region-mode=inside labels=person shape=mask grow=8",
         cover="mosaic", missing=NO_DETECTORS.format(element="selfiesegmentation"), faceless="a person there may show"),
     "background": dict(
         finder=PEOPLE, threshold=0.25, search_size=640,

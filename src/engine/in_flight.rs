@@ -18,7 +18,6 @@ use crate::filter::plan::Options;
 /// neither each other nor planes of the source; only a cover in place may have the same device memory as source and destination.
 /// Device memory and streams belong to the context that the engine uses, and live until the work that is enqueued on the streams
 /// is done. If the value is leaked, the memory is never freed.
-/// never freed.
 pub unsafe trait FrameAccess: Sized {
     /// The frame to read and the frame to write. All calls return the same.
     fn frames(&mut self) -> FramePair;

@@ -137,8 +137,8 @@ struct Track {
 type Fit = (u8, f64);
 const BY_ID: u8 = 0;
 const BY_INTERSECTION: u8 = 1;
-/// The ID says so, but the detection is where another track is predicted. Trackers confuse objects that are near each other
-/// or not found for a while.
+/// The ID says so, but the detection is where another track with an ID is predicted. Trackers confuse objects that are near each
+/// other or not found for a while. A track without an ID may be of the same object, whose ID was missing in a frame.
 const BY_JUMPED_ID: u8 = 2;
 
 /// A detection of the frame that enters.
@@ -147,8 +147,8 @@ struct New<'a> {
     /// Its box. All edges are numbers.
     area: Area,
     is_weak: bool,
-    /// The number that its tracker gave it, unless another detection that may be of the same object has the same number in this
-    /// frame: some trackers give one number to all objects that they do not follow.
+    /// The number that its tracker gave it, unless a detection elsewhere that may be of the same object has the same number in this
+    /// frame: some trackers give one number to all objects that they do not follow. Of detections in one place the first has it.
     tracking_id: Option<u64>,
 }
 
@@ -159,12 +159,17 @@ impl<'a> New<'a> {
         let is_same = |one: &Detection, other: &Detection| {
             one.tracking_id == other.tracking_id && !is_contradicted(one.label.as_deref(), other.label.as_deref())
         };
-        let is_only = |one: &Detection| found.iter().filter(|(other, _)| is_same(one, other)).count() == 1;
-        let new = |&(detection, is_weak): &(&'a Detection, bool)| {
-            let tracking_id = detection.tracking_id.filter(|_| is_only(detection));
+        // One object that two detectors found has one number, too.
+        let is_own = |index: usize, one: &Detection| {
+            let mut others = found.iter().map(|(other, _)| other).enumerate().filter(|(_, other)| is_same(one, other));
+            others.all(|(other, detection)| other == index || other > index && is_near(one.area, detection.area))
+        };
+        let all = found.iter().enumerate();
+        let new = |(index, &(detection, is_weak)): (usize, &(&'a Detection, bool))| {
+            let tracking_id = detection.tracking_id.filter(|_| is_own(index, detection));
             Self { detection, area: numbers(detection.area, size), is_weak, tracking_id }
         };
-        found.iter().map(new).collect()
+        all.map(new).collect()
     }
 }
 
@@ -194,14 +199,15 @@ impl Tracks {
         self.waiting.push_back(now);
         let found = New::all(detections, size);
         let mut pairs: Vec<(bool, Fit, usize, usize)> = Vec::new();
-        // Whether a detection is where a track is predicted.
+        // Whether a detection is where a covered track with another ID is predicted.
         let mut is_expected = vec![false; found.len()];
         for (i, track) in self.tracks.iter().enumerate().filter(|(_, track)| track.is_open(now, holding)) {
             let last = track.last();
             let predicted = predict(last, last.velocity, now.time);
             for (j, new) in found.iter().enumerate() {
                 let fit = track.fit(predicted, new);
-                is_expected[j] |= matches!(fit, Some((BY_INTERSECTION, _)));
+                let has_id = track.tracking_id.is_some() && !track.has_ended;
+                is_expected[j] |= has_id && matches!(fit, Some((BY_INTERSECTION, _)));
                 pairs.extend(fit.map(|fit| (new.is_weak, fit, i, j)));
             }
         }
@@ -388,13 +394,13 @@ impl Track {
 
     /// How well a detection fits the track, whose object is `predicted` there; `None` if it is of another object.
     fn fit(&self, predicted: Area, &New { detection, area, tracking_id, .. }: &New) -> Option<Fit> {
-        let [common, one, other] = [predicted.intersection(area), predicted, area].map(Area::size);
-        let is_near = common > 0.0 && common >= SAME * one.min(other);
+        let is_near = is_near(predicted, area);
         let is_other = || is_contradicted(self.label.as_deref(), detection.label.as_deref());
         if tracking_id.is_some() && tracking_id == self.tracking_id && !is_other() {
             return Some((if is_near { BY_ID } else { BY_JUMPED_ID }, 0.0));
         }
         let is_same = is_near && is_similar(self.last().area, area, MAX_RATIO) && detection.label == self.label;
+        let [common, one, other] = [predicted.intersection(area), predicted, area].map(Area::size);
         is_same.then(|| (BY_INTERSECTION, -common / (one + other - common)))
     }
 
@@ -535,6 +541,12 @@ fn distance(one: Area, other: Area) -> f64 {
 
 fn is_similar(one: Area, other: Area, factor: f64) -> bool {
     side(one) <= factor * side(other) && side(other) <= factor * side(one)
+}
+
+/// Whether two boxes may be of one object, by their places.
+fn is_near(one: Area, other: Area) -> bool {
+    let [common, one, other] = [one.intersection(other), one, other].map(Area::size);
+    common > 0.0 && common >= SAME * one.min(other)
 }
 
 /// Whether two labels are of different objects. An unknown label may be any.
@@ -1047,6 +1059,43 @@ mod tests {
                 assert_eq!(decided.objects.len(), 2);
                 assert!(decided.objects.iter().all(|object| side(object.cover) <= 100.0), "{frame} {decided:?}");
             }
+        }
+    }
+
+    /// Where an object lands, its number counts more than a track without a number, which may be a false detection or the same
+    /// object in a frame without its number. So what is known of the object is not lost, and it is held for long.
+    #[test]
+    fn an_id_counts_more_than_the_place_of_a_track_without_an_id() {
+        for between in [None, Some(19)] {
+            let mut tracks = Tracks::default();
+            for frame in 0..24 {
+                let x = if frame < 20 { 100.0 } else { 800.0 };
+                let id = (Some(frame) != between).then_some(1);
+                let mut found = vec![detection(face(x).area, id)];
+                if frame == 5 {
+                    // A false detection where the object lands later.
+                    found.push(detection(face(800.0).area, None));
+                }
+                push(&mut tracks, frame, HOLD, &found);
+            }
+            for frame in 24..90 {
+                let decided = push(&mut tracks, frame, HOLD, &[]);
+                assert!(is_covered(&decided, face(800.0).area), "{between:?} {frame}");
+            }
+        }
+    }
+
+    /// What two detectors find in one place is one object, whose number is right.
+    #[test]
+    fn an_object_that_is_found_twice_keeps_its_id() {
+        let mut tracks = Tracks::default();
+        for frame in 0..20 {
+            let fast = detection(face(100.0 + 150.0 * frame as f64).area, Some(1));
+            let decided = push(&mut tracks, frame, HOLD, &[fast.clone(), fast]);
+            assert!(
+                decided.objects.iter().any(|object| object.track == 1 && object.evidence == Evidence::Found),
+                "{frame}"
+            );
         }
     }
 

@@ -302,6 +302,15 @@ pub fn two_small_persons_are_found_by_their_faces(_: &Path) {
     VideoRegionOfInterestMeta::add(other.get_mut().unwrap(), "face", (left, top, 50, 0));
     let (found, _) = shares(&detector.search(other), &PLACES);
     assert!(found.iter().all(|share| *share < 0.1), "{found:?}");
+    // A frame with faces is searched, however large `every` is.
+    let mut detector = sharp(&scene_caps());
+    detector.element.set_property("every", 1000u32);
+    for time in [0, 33] {
+        detector.search(scene(&portrait, &PLACES, &[], time));
+    }
+    assert_eq!(detector.stats("searched"), 1);
+    let (found, _) = shares(&detector.search(scene(&portrait, &PLACES, &PLACES, 66)), &PLACES);
+    assert!(found.iter().all(|share| *share > 0.9), "{found:?}");
 }
 
 /// Of one person the face is found again and again, of the other one only at first.
