@@ -91,7 +91,7 @@ impl Options {
         BlurParams::new(options.sigma, options.kernel_size).map_err(|error| error.to_string())?;
         let wrong = [
             (!["auto", "cuda", "cpu"].contains(&&*options.backend), "--backend takes auto, cuda or cpu"),
-            (options.task == Task::Regions && options.camera, "--regions has a clip of its own: leave out --camera"),
+            (options.task == Task::Regions && options.camera, "--regions uses a generated clip: leave out --camera"),
             (
                 options.task == Task::Background && options.kernel_size != 0,
                 "--background takes --sigma, not --kernel-size",

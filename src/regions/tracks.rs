@@ -1027,7 +1027,7 @@ mod tests {
             assert!(is_covered(&decided, face(100.0).area), "{frame}");
             assert_eq!(decided.objects.len(), 2);
         }
-        // Another label has numbers of its own.
+        // Objects with another label have separate numbers.
         let plate = |x| Detection { label: Some("plate".to_owned()), ..one(x) };
         let mut tracks = Tracks::default();
         for frame in 0..10 {
