@@ -193,7 +193,6 @@ impl Drop for HostRegistration {
         // stays broken (H200, driver 580, 2026-11-29). Once the address is stale, `is_pinned` returns false for it, so no further
         // frame uses the memory directly. If unregistering fails, the address stays stale for good: the system may later map
         // other pages there, which the device does not know.
-        // the system may map other pages at its address later, which the device does not know.
         process::stale_registrations().push(self.address);
         synchronize_all();
         self.device.while_current(|| {
