@@ -16,7 +16,10 @@ one, the first of them has the id. An id is of one track of a label: of that whi
 Matching, when a frame enters, the best pair first; a detection and a track take part in one pair at most:
  1. the same tracking id, and labels that do not contradict each other; after all other pairs, if the intersection with the
     track's predicted box is less than SAME of the smaller of the two and rule 2 holds for another track that has an id and whose
-    cover has not ended: then the id has probably jumped from one object to the other. The old track stays covered as lost;
+    cover has not ended: then the id has probably jumped from one object to the other. The old track stays covered as lost. Where
+    the intersection is less, and the cover of the track has not ended, the place that it leaves stays covered, too, from this frame
+    on, by a copy of the track as it was, without the id: like a lost object, but already replaced, so that it never has the whole
+    frame covered;
  2. not rule 1, the same label, sides within a factor of MAX_RATIO, and the intersection with the track's predicted box is SAME or
     more of the smaller of the two; the largest IoU first. (A part of a face is within the face.)
 A weak detection, one whose confidence is below `min-confidence`, continues a track if no other detection does. What is left
@@ -136,6 +139,15 @@ class Track:
     def __init__(self, box, label, tracking_id, time):
         self.seen, self.first, self.label, self.tracking_id = [Seen(time, box)], time, label, tracking_id
         self.is_confirmed, self.is_trusted, self.replaced_at, self.has_ended = False, False, None, False
+        # Before this time it covers nothing.
+        self.since = 0
+
+    def left(self, time):
+        """The place that the object leaves by a jump at `time`."""
+        copy = Track(self.seen[0].box, self.label, None, time)
+        copy.seen, copy.first, copy.is_confirmed, copy.is_trusted = list(self.seen), self.first, self.is_confirmed, self.is_trusted
+        copy.replaced_at = copy.since = time
+        return copy
 
     def add(self, time, box):
         last, new = self.seen[-1], Seen(time, box)
@@ -232,6 +244,9 @@ class Tracks:
                 used.add(i), found.add(j)
                 track, (box, label, tracking_id) = self.tracks[i], detections[j]
                 self.take_id(label, tracking_id)
+                old = track.predicted(track.seen[-1], time)
+                if not track.has_ended and not near(old, box):
+                    self.tracks.append(track.left(time))
                 track.add(time, box)
                 track.tracking_id = tracking_id if tracking_id is not None else track.tracking_id
         for j, (box, label, tracking_id) in enumerate(detections[:certain]):
@@ -266,6 +281,9 @@ class Tracks:
         time, boxes, is_whole, kept = self.waiting.pop(0), [], False, []
         for track in self.tracks:
             is_kept = True
+            if time < track.since:
+                kept.append(track)
+                continue
             p = next((one for one in reversed(track.seen) if one.time <= time), None)
             n = next((one for one in track.seen if one.time > time), None)
             if p and p.time == time:
