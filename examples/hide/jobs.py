@@ -20,7 +20,7 @@ QUEUE = "queue max-size-buffers=4 max-size-bytes=0 max-size-time=0"
 ON_DEVICE = {"I420": "NV12", "I420_10LE": "P010_10LE"}
 # The settings of jobs that a user may change.
 SETTINGS = "cover", "sigma", "every", "threshold", "search_size"
-PEOPLE = ("centerface every=4 size={search_size} threshold=0.3 ! selfiesegmentation name=detector "
+PEOPLE = ("centerface every=%d size={search_size} threshold=0.3 ! selfiesegmentation name=detector "
           "threshold={threshold}")
 NO_DETECTORS = "GStreamer does not find {element}: install its plugin, libgstdetectors.so, or set GST_PLUGIN_PATH to its folder"
 # For each kind of object: the elements that find it, properties of cudagaussblur, and defaults. With `doubts`, the seconds in
@@ -44,12 +44,13 @@ JOBS = {
                 "opencv-data",
         warning="OpenCV's cascade finds about half of the plates that are near, and none that are small or seen from the side: look at "
                 "every result"),
-    # A mask that is smoothed over time covers a new person some frames too late.
+    # A mask that is smoothed over time covers a new person some frames too late, and faces that are searched for in every fourth frame
+    # lead to a person who comes from behind a pillar some frames too late.
     "people": dict(
-        finder=PEOPLE + " smooth=0", threshold=0.25, search_size=640, blur="region-mode=inside labels=person shape=mask grow=8",
+        finder=PEOPLE % 1 + " smooth=0", threshold=0.25, search_size=640, blur="region-mode=inside labels=person shape=mask grow=8",
         cover="mosaic", missing=NO_DETECTORS.format(element="selfiesegmentation"), faceless="a person there may show"),
     "background": dict(
-        finder=PEOPLE, threshold=0.25, search_size=640,
+        finder=PEOPLE % 4, threshold=0.25, search_size=640,
         blur="region-mode=outside labels=person shape=mask grow=4 expand=0", cover="blur", strength=1 / 24, missing=NO_DETECTORS.format(element="selfiesegmentation"),
         faceless="a small person there is hidden, too"),
     "everything": dict(finder="identity", blur="region-mode=frame", strength=1 / 4, ten_bit=True),
@@ -77,7 +78,7 @@ class Encoder(NamedTuple):
 MP4 = Muxer("mp4mux", ".mp4", {"avenc_aac": 1024, "voaacenc": 1600},
             ("audio/mpeg,mpegversion=4,framed=true,stream-format=raw", "audio/mpeg,mpegversion=1,layer=3,parsed=true",
              "audio/x-ac3,framed=true", "audio/x-alac", "audio/x-opus,channel-mapping-family=[0,255]"))
-WEBM = Muxer("webmmux", ".webm", {"opusenc": 0, "vorbisenc": 0},
+WEBM = Muxer("webmmux offset-to-zero=true", ".webm", {"opusenc": 0, "vorbisenc": 0},
              ("audio/x-opus,channel-mapping-family=[0,255]",))
 # Encoders that keep a constant quality, not a constant rate; the best is first. Encoders on a GPU leave the processor to the
 # detector. There is a keyframe at least every 60 frames, so that players can jump to a doubtful second quickly.
