@@ -48,8 +48,9 @@ class Batch:
         try:
             work = cover(self.setup, video, descriptor, progress)
             made_before = self.folder.entries.get(result)
-            if self.corrections and len(work.pushed) != made_before["frames"]:
-                raise Refused(f"it has {count(len(work.pushed), 'frame')} now, and had {made_before['frames']} when it was searched: "
+            if self.corrections and (len(work.pushed), work.begin) != (made_before["frames"], made_before["begin"]):
+                raise Refused(f"it has {count(len(work.pushed), 'frame')} from {work.begin / Gst.SECOND:.2f} s on now, and had "
+                              f"{made_before['frames']} from {made_before['begin'] / Gst.SECOND:.2f} s on when it was searched: "
                               "search again with --force")
             if self.corrections and (unused := self.setup.on_pipeline.unused()):
                 raise Refused(f"{unused[0].id or 'a detection'} begins after the last frame")
@@ -99,7 +100,7 @@ class Batch:
         """Returns the values of the index about the frames of a result."""
         report, has_doubts = work.report, "doubts" in work.setup.job
         return dict(
-            frames=len(work.pushed), seconds=max(work.ends) / Gst.SECOND,
+            frames=len(work.pushed), begin=work.begin, seconds=(max(work.ends) - work.begin) / Gst.SECOND,
             covered=report.covered if work.setup.finder != "identity" else None,
             objects=len(report.objects) if has_doubts else None, doubtful=report.doubtful_seconds() if has_doubts else 0,
             doubts=[dict(sentence=doubt.sentence(), shown=doubt.shown) for doubt in report.doubts] if has_doubts else [])

@@ -19,7 +19,7 @@ FILE_STATE = (list, type(None))
 KEYS = dict(result=str, input=str, state=FILE_STATE, options=dict, made=FILE_STATE, table=FILE_STATE,
             failure=(str, type(None)), sums=dict, corrections=(str, type(None)))
 # Only the line of a result that was made has these keys.
-RESULT_KEYS = dict(frames=int, seconds=(int, float), covered=(int, type(None)), objects=(int, type(None)),
+RESULT_KEYS = dict(frames=int, begin=int, seconds=(int, float), covered=(int, type(None)), objects=(int, type(None)),
                    doubtful=(int, float), doubts=list, notes=list)
 UNFINISHED = "it was interrupted, and the result in the folder is an older one: start the same command again"
 # The prefix of files that are being written.

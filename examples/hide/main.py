@@ -45,9 +45,8 @@ def parse_arguments():
                         help="faces (default), plates, people, background, everything")
     parser.add_argument("--cover", choices=("blur", "mosaic", "fill"), metavar="HOW",
                         help="blur, mosaic or fill; default: by what is hidden")
-    parser.add_argument("--sigma", type=number(0, 1024), metavar="N", 
+    parser.add_argument("--sigma", type=number(1, 1024), metavar="N",
                         help="of a blur, in pixels; default: by the picture's size")
-    parser.add_argument("--kernel-size", type=int, default=0, metavar="N", help="taps of the blur, odd; 0: by sigma")
     parser.add_argument("--every", type=number(1, 1000, int), metavar="N",
                         help="search every N-th frame for faces; default: 4")
     parser.add_argument("--threshold", type=number(0, 1), metavar="T",
@@ -72,16 +71,14 @@ def parse_arguments():
         parser.error(f"--{other.replace('_', '-')} takes no videos, and of the options only --out{more[0]} and --backend{more[1]}")
     if not other and not arguments.inputs:
         parser.error("name a video, or a folder of videos")
-    if arguments.kernel_size and not (arguments.kernel_size % 2 and 0 < arguments.kernel_size <= 801):
-        parser.error("--kernel-size takes 0 or an odd number up to 801")
     job = JOBS[arguments.hide]
     arguments.chosen = {name: value for name in SETTINGS if (value := getattr(arguments, name)) is not None}
     unused = [name for name in arguments.chosen if name != "sigma" and name not in job]
-    if arguments.chosen.get("cover", job.get("cover", "blur")) != "blur":
-        unused += [name for name in ("sigma", "kernel_size") if getattr(arguments, name)]
+    if arguments.chosen.get("cover", job.get("cover", "blur")) != "blur" and arguments.sigma:
+        unused.append("sigma")
     if unused:
         parser.error(f"--{unused[0].replace('_', '-')} does not apply to --hide {arguments.hide}"
-                     + (" without --cover blur" if unused[0] in ("sigma", "kernel_size") else "") + ": leave it out")
+                     + (" without --cover blur" if unused[0] == "sigma" else "") + ": leave it out")
     return arguments
 
 
@@ -132,9 +129,9 @@ def run():
         if not arguments.verify:
             review.check()
         if is_made:
-            job, blur = JOBS[arguments.hide], f"backend={arguments.backend} kernel-size={arguments.kernel_size}"
+            job, blur = JOBS[arguments.hide], f"backend={arguments.backend}"
             setup = Setup(job, arguments.chosen, blur, arguments.size, not arguments.no_sound)
-            options = setup.settings | dict(hide=arguments.hide, kernel=arguments.kernel_size, size=arguments.size, sound=setup.sound)
+            options = setup.settings | dict(hide=arguments.hide, size=arguments.size, sound=setup.sound)
             if "warning" in job:
                 terminal.say(job["warning"], True)
         folder = Folder(arguments.out, is_read_only=arguments.verify)
@@ -181,17 +178,17 @@ def setup_again(entry, review, backend, corrections=None, cover=None):
     check_options(options)
     job = JOBS[options["hide"]]
     if "doubts" in job:
-        replay, job = review.replay(entry["result"], corrections), job | dict(finder=job.get("replayed", "") + Attacher.ELEMENTS)
+        replay, job = review.replay(entry["result"], corrections, entry["begin"]), job | dict(finder=job.get("replayed", "") + Attacher.ELEMENTS)
     chosen = {name: options[name] for name in SETTINGS if name in options}
-    return options, Setup(job, chosen, f"backend={backend} kernel-size={options['kernel']}", options["size"], options["sound"], replay)
+    return options, Setup(job, chosen, f"backend={backend}", options["size"], options["sound"], replay)
 
 
 def check_options(options):
     """Refuses options from the index that the command line would refuse, because they become a part of a pipeline."""
-    ranges = dict(sigma=(0, 1024), every=(1, 1000), threshold=(0, 1), search_size=(64, 4096), kernel=(0, 801))
+    ranges = dict(sigma=(1, 1024), every=(1, 1000), threshold=(0, 1), search_size=(64, 4096))
     are_numbers = all(type(options[name]) in (int, float) and low <= options[name] <= high for name, (low, high) in ranges.items()
                       if name in options)
-    are_whole = all(type(options.get(name, 1)) is int for name in ("every", "search_size", "kernel"))
+    are_whole = all(type(options.get(name, 1)) is int for name in ("every", "search_size"))
     size = options["size"]
     is_size = size is None or type(size) is list and len(size) == 2 and all(type(side) is int and 16 <= side <= 32766 for side in size)
     if not are_numbers or not are_whole or not is_size or options["hide"] not in JOBS or type(options["sound"]) is not bool or (

@@ -71,6 +71,8 @@ class Work:
         # Streams of the input that are in the result, or that the user does not want in it.
         self.used_streams = {name for name, kind in input.streams.items() if kind == "sound" and not setup.sound}
         self.has_sound = self.has_copied_sound = self.has_captions = False
+        # A sentence about a blur that is weaker than the default.
+        self.weakness = ""
         # The numbers of frames that were read, that are to be covered, that the detector received, that it returned, and that
         # were encoded.
         self.read = self.decoded = self.searching = self.searched = self.encoded = 0
@@ -79,6 +81,9 @@ class Work:
         # The running times of the frames that left the blur, their ends, and the timestamps of the frames about which the blur
         # posted a message.
         self.pushed, self.ends, self.posted = [], [], []
+        # The running times at which sound begins; and the one at which the result begins, because muxers leave out the time before
+        # the first frame or sound.
+        self.sound, self.begin = [], 0
         self.bits = min(input.bits, 10) if encoder in TEN_BIT_ENCODERS else 8
         format = "I420_10LE" if self.bits == 10 else "I420"
         # Whether frames stay in CUDA memory. They do so only if the encoder reads it: otherwise every frame is downloaded for the
@@ -181,9 +186,12 @@ class Work:
             return pad.send_event(Gst.Event.new_tag(tags))
 
     def set_sigma(self, _, event):
-        if event.type == Gst.EventType.CAPS and "strength" in self.setup.job and "sigma" not in self.setup.settings:
+        if event.type == Gst.EventType.CAPS and "strength" in self.setup.job:
             picture = GstVideo.VideoInfo.new_from_caps(event.parse_caps())
-            self.blur.set_property("sigma", min(1024, self.setup.job["strength"] * min(picture.width, picture.height)))
+            default = min(1024, self.setup.job["strength"] * min(picture.width, picture.height))
+            sigma = self.setup.settings.get("sigma", default)
+            self.blur.set_property("sigma", sigma)
+            self.weakness = f"a sigma of {sigma:g} hides less than the default, {default:.0f}" if sigma < default else ""
 
     def note_captions(self, buffer):
         if not self.has_captions and buffer.get_meta(GstVideo.video_caption_meta_api_get_type()):
@@ -254,6 +262,7 @@ class Work:
             self.has_copied_sound = True
         # From now on, the muxer waits for this stream.
         sink = self.pipeline.get_by_name("mux").request_pad_simple("audio_%u")
+        sink.add_probe(Gst.PadProbeType.BUFFER, self.note_sound)
         self.watch_events(sink, self.copy_tags)
         self.watch_events(sink, self.drop_tags)
         if delay:
@@ -265,6 +274,14 @@ class Work:
         last.link(sink)
         self.used_streams.add(name)
         self.has_sound = True
+
+    def note_sound(self, pad, info):
+        """Notes when a stream of sound begins."""
+        segment, first = pad.get_sticky_event(Gst.EventType.SEGMENT, 0).parse_segment(), info.get_buffer()
+        time = segment.to_running_time(Gst.Format.TIME, first.pts)
+        # Without a running time, the sound begins before the result, and is cut off there.
+        self.sound.append(0 if time == Gst.CLOCK_TIME_NONE else time)
+        return Gst.PadProbeReturn.REMOVE
 
     def check_streams(self, _):
         """Ends a file without pictures, for which the muxer would wait forever."""
@@ -279,8 +296,9 @@ class Work:
             return 120, "the detector has not answered for 120 s"
         return 120, f"no frame came for 120 s after {count(self.decoded, 'frame')}: try it alone, with --no-sound or --backend cpu"
 
-    def run(self, progress):
-        """Plays until the result is complete. Raises Refused if it cannot be completed."""
+    def run(self, progress, begin=None):
+        """Plays until the result is complete. Raises Refused if it cannot be completed. `begin` is the running time at which the
+        result begins, if it is known."""
         duration = self.input.duration
 
         def each(message):
@@ -309,7 +327,8 @@ class Work:
         if not is_told or not self.decoded == len(self.pushed) == self.encoded:
             raise Refused(f"of {count(self.decoded, 'frame')} {len(self.pushed)} were covered and {self.encoded} written: "
                           "that is an error of this program; please report it")
-        self.report.finish()
+        self.begin = min([self.pushed[0], *self.sound]) if begin is None else begin
+        self.report.finish(self.begin)
         self.notes += self.input.left_out(self.used_streams, self.has_captions) + self.remarks()
         if "faceless" in self.setup.job:
             stats = self.pipeline.get_by_name("detector").get_property("stats")
@@ -340,6 +359,8 @@ class Work:
             notes.append(f"only {end / Gst.SECOND:.1f} s of {whole / Gst.SECOND:.1f} s have pictures: is it complete?")
         if back:
             notes.append(f"{count(back, 'frame')} with timestamps that do not increase: players leave them out")
+        if self.weakness:
+            notes.append(self.weakness)
         if self.report.whole:
             notes.append(f"{count(self.report.whole, 'frame')} are covered as a whole")
         return notes

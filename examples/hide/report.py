@@ -186,9 +186,22 @@ class Report:
             doubt.number = track.number
         self.doubts += track.doubts
 
-    def finish(self):
+    def finish(self, begin):
+        """Ends with the video. From then on, all times are those in the result, which begins at this running time. Without a
+        message, nothing has a time."""
+        if self.latest is None:
+            return
         for number in list(self.tracks):
             self.close(number, None)
+        for doubt in self.doubts:
+            doubt.start, doubt.shown = doubt.start - begin, doubt.shown - begin
+            doubt.end = None if doubt.end is None else doubt.end - begin
+        for track in self.objects:
+            track.start = track.start - begin
+            track.end = None if track.end is None else track.end - begin
+            track.times = [time - begin for time in track.times]
+            track.views = [view._replace(time=view.time - begin) for view in track.views]
+        self.end, self.latest = self.end - begin, self.latest - begin
         self.doubts.sort(key=lambda doubt: (doubt.start, doubt.number))
         spans = {}
         for doubt in self.doubts:

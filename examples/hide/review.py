@@ -178,8 +178,9 @@ class Review:
             self.write(index, self.index([]))
         return left
 
-    def replay(self, result, corrections=None):
-        """Returns an Attacher that attaches the kept detections of a result, with corrections, to its frames again."""
+    def replay(self, result, corrections, begin):
+        """Returns an Attacher that attaches the kept detections of a result, with corrections, to its frames again. The times of
+        corrections are those in the result, which begins at the running time `begin`."""
         path = self.file(result, DETECTIONS)
         try:
             with open(path, newline="", encoding="utf-8") as lines:
@@ -193,7 +194,8 @@ class Review:
         if unknown := corrections.shown - {box.what for box in boxes}:
             raise Refused(f"it names object {min(unknown)}, which was not found")
         # Marks get the label of the detections, so that a mark and a detection may be of the same object.
-        marks = [replace(box, label=boxes[0].label if boxes else "face") for box in corrections.marks]
+        label = boxes[0].label if boxes else "face"
+        marks = [replace(box, position=box.position + begin / Gst.SECOND, label=label) for box in corrections.marks]
         link_keyframes(marks, "time")
         # The Attacher is made with all detections, so that no new object gets the number of one of them.
         attacher = Attacher(dict(frame=boxes, time=marks))

@@ -59,7 +59,7 @@ def compare(entry, files, setup, progress):
         work = Work(setup, RAW, Input(entry["input"]), nothing.fileno(), False)
         covered = Frames(work.pipeline.get_by_name("encoder").get_static_pad("src"), chosen)
         try:
-            work.run(progress)
+            work.run(progress, entry["begin"])
         finally:
             work.close()
     pipeline = Gst.parse_launch("uridecodebin name=input caps=video/x-raw(ANY) expose-all-streams=false ! videoconvert ! "
@@ -75,7 +75,7 @@ def compare(entry, files, setup, progress):
     for frame in sorted(covered.luma.keys() & written.luma.keys()):
         (size, one), (other_size, other) = covered.luma[frame], written.luma[frame]
         if size != other_size or difference(one, other, size[0]) > DIFFERENCE:
-            differing.append(f"the frame at {work.pushed[frame] / Gst.SECOND:.2f} s is not what its input and its detections give")
+            differing.append(f"the frame at {(work.pushed[frame] - work.begin) / Gst.SECOND:.2f} s is not what its input and its detections give")
             break
     if "doubts" in setup.job:
         with open(files["table"], encoding="utf-8", newline="") as table:

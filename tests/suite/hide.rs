@@ -298,7 +298,8 @@ fn the_help_of_hide_fits_a_terminal() {
     assert!(help.starts_with("usage: hide.py [-h]"), "{help}");
     assert!(help.lines().count() < 24 && help.lines().all(|line| line.len() <= 80), "{help}");
     workspace.says(
-        "hide.py --hide=plates --every=3 a.mp4           =! …--every does not apply to --hide plates: leave it out
+        "hide.py --hide=everything --sigma=0 a.mp4       =! …argument --sigma: 0 is not a number from 1 to 1024
+         hide.py --hide=plates --every=3 a.mp4           =! …--every does not apply to --hide plates: leave it out
          hide.py --hide=people --every=3 a.mp4           =! …--every does not apply to --hide people: leave it out
          hide.py --hide=background --every=3 a.mp4       =! …--every does not apply to --hide background: leave it out
          hide.py --hid=everything a.mp4                  =! …unrecognized arguments: --hid=everything
@@ -423,7 +424,11 @@ fn what_a_result_lacks_is_said() {
     write_chapters(&workspace.0.join("in/chapters.mkv"));
     write_steps(&workspace.0.join("in/steps.mkv"));
 
-    let (status, stdout, stderr) = hide(&workspace, "in --out=out --hide=everything --sigma=0");
+    let (status, stdout, stderr) = hide(&workspace, "in --out=out --hide=everything --sigma=1");
+    // Each line also says this of the weak blur, by the picture's size.
+    let weaker = "; a sigma of 1 hides less than the default, ";
+    let stdout =
+        [6, 12, 16, 60].iter().fold(stdout, |stdout, default| stdout.replace(&format!("{weaker}{default}\n"), "\n"));
     let expected = "\
 in/alpha.mov: 5 frames; transparent parts are black, as players show them
 in/chapters.mkv: 5 frames; left out: chapters
@@ -608,6 +613,28 @@ fn closed_captions_are_left_out() {
     assert!(status == 0 && stdout.starts_with("a.mp4: 5 frames; left out: closed captions\n"), "{stdout}{stderr}");
     // The identifier of captions in a stream of H.264.
     assert_eq!(["a.mp4", "out/a.mp4"].map(|name| has_bytes(&workspace.0.join(name), b"GA94")), [true, false]);
+
+    // Without the element that removes captions, such a video is refused.
+    workspace.write(
+        "lacking.py",
+        "import runpy, sys
+import gi
+for name in 'Gst', 'GstPbutils', 'GstVideo': gi.require_version(name, '1.0')
+from gi.repository import Gst
+Gst.init(None)
+registry = Gst.Registry.get()
+registry.remove_feature(registry.lookup_feature('ccextractor'))
+sys.path.insert(0, sys.argv[1])
+sys.argv = sys.argv[1:]
+sys.argv[0] += '/hide.py'
+runpy.run_path(sys.argv[0], run_name='__main__')
+",
+    );
+    workspace.says(
+        "scripts/python gi -- lacking.py $ROOT/examples a.mp4 --backend=cpu --out=without --hide=everything =! \
+         …a.mp4: it has closed captions, and GStreamer no element that removes them: …",
+    );
+    assert!(!workspace.has("without/a.mp4"));
 }
 
 /// What a blur hides in a small picture, it also hides in the same picture of more pixels.
@@ -790,6 +817,46 @@ fn changes(workspace: &Workspace, name: &str) -> Vec<[usize; 2]> {
 
 fn read_page(workspace: &Workspace, name: &str) -> String {
     fs::read_to_string(workspace.0.join(name)).unwrap()
+}
+
+/// Pictures that begin late begin at 0 in a result without sound, and late in one with sound. A player has these times, and the page.
+#[test]
+fn boxes_are_where_they_were_marked_if_the_pictures_begin_late() {
+    let workspace = Workspace::new("hide-late");
+    if lacks_model(&workspace) {
+        return;
+    }
+    workspace.write(
+        "mark.py",
+        "import json, sys
+data = json.loads(open('out-review/' + sys.argv[1] + '.html').read().split('application/json\">')[1].split('</script>')[0])
+begin = float(sys.argv[2])
+print(data['seconds'])
+place = dict(x=0, y=0, width=320, height=192)
+cover = [{'from': begin, 'to': begin + 0.5, 'boxes': [place | dict(time=begin)]}]
+json.dump(dict(result=data['result'], basis=data['basis'], show=[], cover=cover), open('late.json', 'w'))
+",
+    );
+    let sound =
+        "audiotestsrc num-buffers=360 samplesperbuffer=1600 ! audio/x-raw,rate=48000 ! audioconvert ! opusenc ! mux.";
+    for (name, sound, begin, seconds) in [("silent.mkv", "", 5, "6.0\n"), ("loud.mkv", sound, 11, "12.0\n")] {
+        workspace.shell(&format!(
+            "gst-launch-1.0 -q videotestsrc num-buffers=60 timestamp-offset=6000000000 ! \
+             video/x-raw,format=I420,width=320,height=192,framerate=10/1 ! x264enc quantizer=10 pass=qual ! matroskamux name=mux ! \
+             filesink location={name} {sound}"
+        ));
+        let (status, stdout, stderr) = hide(&workspace, &format!("{name} --out=out --threshold=1 --cover=fill"));
+        assert!(status == 0 && stdout.contains("60 frames, nothing was found"), "{stdout}{stderr}");
+        let result = name.replace("mkv", "mp4");
+        assert_eq!(workspace.stdout(&format!("scripts/python -- mark.py {result} {begin}")), seconds);
+        let (status, stdout, stderr) = hide(&workspace, "--out=out --corrections late.json");
+        assert!(status == 0 && stdout.contains("1 box added"), "{stdout}{stderr}");
+        let frames = media::frames(&workspace.0.join("out").join(&result), "");
+        let is_black = |frame: &&Vec<u8>| frame[..320 * 192].iter().all(|sample| *sample < 30);
+        assert_eq!(frames[50..55].iter().filter(is_black).count(), 5, "{name}");
+        assert_eq!(frames[..20].iter().filter(is_black).count(), 0, "{name}");
+    }
+    workspace.says("hide.py --verify --out=out => out/loud.mp4: as it was made out/silent.mp4: as it was made");
 }
 
 /// Somebody finds a face on the page that the detector has missed, and one that may be shown.
@@ -1017,7 +1084,8 @@ fn changed_results_are_found() {
         ("sed -i 's/\"sums\": {[^}]*}/\"sums\": {}/' out/hide-index.jsonl".into(), "the index lacks checksums"),
         ("sed -i 's/\"frames\"/\"images\"/' out/hide-index.jsonl".into(), "the index has no result of this name"),
         (
-            "sed -i 's/\"kernel\": 0/\"kernel\": \"0 ! filesink location=evil\"/' out/hide-index.jsonl".into(),
+            "sed -i 's/\"search_size\": 640/\"search_size\": \"640 ! filesink location=evil\"/' out/hide-index.jsonl"
+                .into(),
             "it could not be covered again: its options in the index are damaged",
         ),
         ("printf '\\377\\376' >out/input.csv".into(), "its line in the index, or a file of it, is damaged…"),
