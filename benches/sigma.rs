@@ -48,10 +48,12 @@ fn main() -> Outcome<()> {
     println!("{}, prebuilt kernels, device memory to device memory, µs (median)", device.name());
     let best = CudaEngine::new(0)?.without_jit();
     let portable = CudaEngine::with_image(0, Image::Portable)?.without_jit();
+    let cores = CudaEngine::new(0)?.without_jit().on_cuda_cores();
     for (engine, kernels, [width, height]) in [
         (&best, "for its architecture", [3840, 2160]),
         (&best, "for its architecture", [1920, 1080]),
         (&portable, "from PTX", [3840, 2160]),
+        (&cores, "for CUDA cores", [3840, 2160]),
     ] {
         println!("\n{width}x{height}, kernels {kernels}\n");
         let names = COLUMNS.map(|(format, alpha)| match alpha {

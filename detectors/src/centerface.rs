@@ -23,10 +23,8 @@ use crate::{
 static CAT: LazyLock<gst::DebugCategory> =
     LazyLock::new(|| gst::DebugCategory::new("centerface", gst::DebugColorFlags::empty(), Some("Finds faces")));
 
-/// The smallest side of the part of a frame in which a small face is searched again, in pixels of the searched picture; and the
-/// largest number of such faces.
+/// The smallest side of the part of a frame in which a small face is searched again, in pixels of the searched picture.
 const NEAR: f64 = 64.;
-const MOST_SMALL: usize = 16;
 /// The largest number of threads by default. The decoder, the blur and the encoder run at the same time as a search.
 const MOST_THREADS: usize = 4;
 
@@ -126,7 +124,7 @@ impl ObjectImpl for Element {
                     .nick("Fine every")
                     .blurb(
                         "Do every N-th search also at twice the size, which takes four times as long, and all other searches also around the \
-                         small faces that were found at that size; 0: never",
+                         small faces that were found at that size, or at twice the size if one is not found there; 0: never",
                     )
                     .maximum(1000)
                     .default_value(default.fine_every)
@@ -352,17 +350,22 @@ impl State {
             return Ok(found);
         }
         let fine = (2. * scale).min(1.);
-        let left = self.to_fine.min(settings.fine_every - 1);
-        let parts = if left == 0 {
-            vec![whole]
-        } else {
-            before.iter().take(MOST_SMALL).map(|face| around(face, full, fine)).collect()
-        };
-        self.to_fine = left.checked_sub(1).unwrap_or(settings.fine_every - 1);
         let mut all = found.clone();
-        for part in parts {
+        let left = self.to_fine.min(settings.fine_every - 1);
+        let parts: Vec<_> = before.iter().map(|face| around(face, full, fine)).collect();
+        let area = |[_, _, width, height]: [u32; 4]| u64::from(width) * u64::from(height);
+        // In a crowd the parts together are no smaller than the frame.
+        let mut is_fine = left == 0 || parts.iter().copied().map(area).sum::<u64>() >= area(whole);
+        for part in parts.into_iter().filter(|_| !is_fine) {
             all.extend(self.search_part(buffer, &info, part, fine, settings.threshold)?);
         }
+        // A small face that is not found again has moved out of its part.
+        let is_found = |before: &Face| all.iter().any(|face| overlap(&face.sides, &before.sides) > 0.);
+        is_fine |= !before.iter().all(is_found);
+        if is_fine {
+            all.extend(self.search_part(buffer, &info, whole, fine, settings.threshold)?);
+        }
+        self.to_fine = if is_fine { settings.fine_every } else { left } - 1;
         self.small = distinct(&all).split_off(found.len());
         found.extend(&self.small);
         Ok(found)

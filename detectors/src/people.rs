@@ -12,7 +12,7 @@ const ABOVE: f64 = 1.1;
 const FILLS: f64 = 0.22;
 /// Faces whose centres differ by less than this many face heights belong to one person.
 const SAME: f64 = 1.25;
-/// A person is lost if no sample of the box reaches this confidence.
+/// Nobody is in a box if none of its samples reaches this confidence.
 const LOST: f32 = 0.5;
 /// If no face was found for this time, the whole picture is searched, too, in addition to the box of each person who is followed,
 /// because the face may have been a false detection.
@@ -38,17 +38,24 @@ pub struct Person {
     pub face: f64,
     /// The time of the last frame in which the face was found.
     seen_at: Option<gst::ClockTime>,
-    /// The mean place, at the last search, of the samples that the model gave to the person.
+    /// The mean place, at the last search that found the person, of the samples that the model gave to the person.
     mean: Option<[f64; 2]>,
+    /// Whether nobody was in the box at the last search.
+    is_lost: bool,
 }
 
 impl Person {
     pub fn new(centre: [f64; 2], face: f64, now: Option<gst::ClockTime>) -> Self {
-        Self { centre, face, seen_at: now, mean: None }
+        Self { centre, face, seen_at: now, mean: None, is_lost: false }
+    }
+
+    /// Whether the person was found at the last search, and the face not long ago.
+    pub fn is_seen(&self, now: Option<gst::ClockTime>) -> bool {
+        !self.is_lost && !self.is_stale(now)
     }
 
     /// Whether the face was last found long ago, or at an unknown time.
-    pub fn is_stale(&self, now: Option<gst::ClockTime>) -> bool {
+    fn is_stale(&self, now: Option<gst::ClockTime>) -> bool {
         let since = now.zip(self.seen_at).and_then(|(now, seen)| now.checked_sub(seen));
         since.is_none_or(|since| since > STALE)
     }
@@ -72,9 +79,9 @@ impl Person {
         [left, top, left + square[0], (top + tall).min(rows)]
     }
 
-    /// Moves the face by the distance that the person's mean place has moved since the last search. `None` if nobody is in the
-    /// box.
-    pub fn follow(mut self, confidence: &Image, [left, top, ..]: Sides) -> Option<Self> {
+    /// Moves the face by the distance that the person's mean place has moved since the last search. If nobody is in the box, the
+    /// person may be behind something: the box stays where it is until the face is stale, then the result is `None`.
+    pub fn follow(mut self, confidence: &Image, [left, top, ..]: Sides, now: Option<gst::ClockTime>) -> Option<Self> {
         let mut sums = [0.; 3];
         for (y, row) in confidence.values.chunks_exact(confidence.width).enumerate() {
             for (x, value) in row.iter().enumerate() {
@@ -84,8 +91,9 @@ impl Person {
                 sums[2] += value * (top + y) as f64;
             }
         }
-        if !confidence.values.iter().any(|value| *value >= LOST) {
-            return None;
+        self.is_lost = !confidence.values.iter().any(|value| *value >= LOST);
+        if self.is_lost {
+            return (!self.is_stale(now)).then_some(self);
         }
         let mean = [sums[1] / sums[0], sums[2] / sums[0]];
         if let Some(before) = self.mean {
@@ -113,7 +121,7 @@ pub fn boxes(
     }
     let mut boxes: Vec<(Sides, Vec<Person>)> = Vec::new();
     let whole = [0, 0, size[0], size[1]];
-    if faces.len() > MOST || faces.iter().all(|person| person.is_stale(now)) {
+    if faces.len() > MOST || !faces.iter().any(|person| person.is_seen(now)) {
         boxes.push((whole, Vec::new()));
     }
     for person in faces.into_iter().take(MOST) {

@@ -383,7 +383,7 @@ impl Stream {
         let all = [0, 0, coarse[0], coarse[1]];
         let now = buffer.pts();
         let (faces, has_finder) = self.faces(buffer);
-        let is_seen = |people: &[Person]| people.iter().any(|person| !person.is_stale(now));
+        let is_seen = |people: &[Person]| people.iter().any(|person| person.is_seen(now));
         self.is_faceless = has_finder && !is_seen(&faces) && !is_seen(&self.people);
         let boxes = people::boxes(faces, &self.people, coarse, now);
         let mut found = Image::new(coarse, 0.);
@@ -416,7 +416,7 @@ impl Stream {
                 let to = &mut found.row_mut(top + y)[left..right];
                 to.iter_mut().zip(row).for_each(|(to, value)| *to = to.max(*value));
             }
-            self.people.extend(people.into_iter().filter_map(|person| person.follow(&confidence, sides)));
+            self.people.extend(people.into_iter().filter_map(|person| person.follow(&confidence, sides, now)));
         }
         Ok(found)
     }

@@ -82,22 +82,33 @@ fn spot(size: [usize; 2], [left, top]: [usize; 2], value: f32) -> Image {
 fn the_box_follows_what_the_model_finds() {
     let sides = [30, 20, 50, 40];
     let person = Person::new([40., 25.], 4., None);
-    let first = person.clone().follow(&spot([20, 20], [5, 5], 0.9), sides).unwrap();
+    let first = person.clone().follow(&spot([20, 20], [5, 5], 0.9), sides, None).unwrap();
     assert_eq!((first.centre, first.face), ([40., 25.], 4.));
-    let moved = |place, sides| first.clone().follow(&spot([20, 20], place, 0.8), sides).unwrap();
+    let moved = |place, sides| first.clone().follow(&spot([20, 20], place, 0.8), sides, None).unwrap();
     let near = |person: &Person, centre: [f64; 2]| (0..2).all(|axis| (person.centre[axis] - centre[axis]).abs() < 1e-6);
     let second = moved([7, 4], sides);
     assert!(near(&second, [42., 24.]), "{:?}", second.centre);
     // The face moves relative to the previous search, not to the first one.
-    let third = second.follow(&spot([20, 20], [8, 8], 0.7), sides).unwrap();
+    let third = second.follow(&spot([20, 20], [8, 8], 0.7), sides, None).unwrap();
     assert!(near(&third, [43., 28.]), "{:?}", third.centre);
     // The box has moved.
     let fourth = moved([5, 5], [33, 18, 53, 38]);
     assert!(near(&fourth, [43., 23.]), "{:?}", fourth.centre);
     // `LOST` is the lowest value that counts as a person.
-    assert!(person.clone().follow(&spot([20, 20], [5, 5], LOST), sides).is_some());
-    assert_eq!(person.clone().follow(&spot([20, 20], [5, 5], LOST - 0.001), sides), None);
-    assert_eq!(person.follow(&Image::new([20, 20], 0.), sides), None);
+    assert!(person.clone().follow(&spot([20, 20], [5, 5], LOST), sides, None).is_some());
+    assert_eq!(person.clone().follow(&spot([20, 20], [5, 5], LOST - 0.001), sides, None), None);
+    assert_eq!(person.follow(&Image::new([20, 20], 0.), sides, None), None);
+    // Who is behind something is searched for until the face is stale. Meanwhile the whole picture is searched, too.
+    let at = |milliseconds| Some(gst::ClockTime::from_mseconds(milliseconds));
+    let third = Person { seen_at: at(1000), ..third };
+    let behind = |now| third.clone().follow(&spot([20, 20], [5, 5], LOST - 0.001), sides, now);
+    assert_eq!(behind(at(2001)), None);
+    let lost = behind(at(2000)).unwrap();
+    assert!(lost.centre == third.centre && !lost.is_seen(at(2000)));
+    let whole = boxes(Vec::new(), std::slice::from_ref(&lost), GRID, at(2000));
+    assert_eq!(whole.iter().map(|(_, people)| people.len()).collect::<Vec<_>>(), [0, 1]);
+    let again = lost.follow(&spot([20, 20], [9, 8], 0.7), sides, at(2001)).unwrap();
+    assert!(near(&again, [44., 28.]) && again.is_seen(at(2000)), "{:?}", again.centre);
 }
 
 #[test]

@@ -204,6 +204,40 @@ pub fn small_faces_are_found_at_twice_the_size_and_around_their_place(model: &Pa
     }
 }
 
+/// More small faces than a few, and one that has moved far since the last search, are found in each search.
+pub fn small_faces_of_a_crowd_and_in_motion_are_found_in_every_search(model: &Path) {
+    const SIZE: [usize; 2] = [1920, 1080];
+    let face = portrait("GRAY8", [96, 80]);
+    let face = face.buffer().unwrap().map_readable().unwrap();
+    let caps = blank("GRAY8", [1920, 1080]);
+    let picture = |places: &[[usize; 2]], number: u64| {
+        let mut picture = vec![0; SIZE[0] * SIZE[1]];
+        for [left, top] in places {
+            for (y, row) in face.chunks_exact(96).enumerate() {
+                picture[(top + y) * SIZE[0] + left..][..96].copy_from_slice(row);
+            }
+        }
+        let mut buffer = gst::Buffer::from_mut_slice(picture);
+        buffer.get_mut().unwrap().set_pts(gst::ClockTime::from_mseconds(33 * number));
+        buffer
+    };
+    let crowd: Vec<_> = (0..24).map(|i| [60 + i % 6 * 310, 60 + i / 6 * 250]).collect();
+    let (place, moved) = (&crowd[..1], &crowd[20..21]);
+    for (before, after) in [(&crowd[..], &crowd[..]), (place, moved)] {
+        let mut detector = detector(model, &[("every", 4), ("fine-every", 1000)], caps.caps().unwrap());
+        for number in 0..14 {
+            let searched = detector.stats("searched");
+            let places = if number < 7 { before } else { after };
+            let found = boxes(&detector.search(picture(places, number)));
+            let is_searched = detector.stats("searched") > searched;
+            assert!(
+                !is_searched || found.iter().filter(|(label, _)| label == "face").count() == places.len(),
+                "{number} {found:?}"
+            );
+        }
+    }
+}
+
 pub fn the_latency_grows_by_the_time_of_searches_once_a_second_at_most(model: &Path) {
     let sample = portrait("I420", PORTRAIT);
     let mut detector = detector(model, &[("every", 1), ("size", 64)], sample.caps().unwrap());

@@ -44,6 +44,7 @@ fn main() {
         centerface::one_frame_in_so_many_is_searched_and_four_a_second,
         centerface::a_frame_after_a_new_face_is_searched,
         centerface::small_faces_are_found_at_twice_the_size_and_around_their_place,
+        centerface::small_faces_of_a_crowd_and_in_motion_are_found_in_every_search,
         centerface::frames_that_others_hold_are_neither_copied_nor_changed,
         centerface::the_latency_grows_by_the_time_of_searches_once_a_second_at_most,
         centerface::pictures_among_the_tags_are_dropped,
