@@ -378,7 +378,7 @@ impl Engine {
 }
 
 /// Whether the CPU covers a frame in host memory even if there is a device, because it needs no more time: fills, and mosaics of
-/// few regions, without soft edges.
+/// few regions, without mixing weights.
 pub fn is_for_cpu(cover: &Cover) -> bool {
     /// The largest number of regions of a mosaic that the CPU makes. For 64 regions of 1080p NV12 the device takes 0.2 ms and 16
     /// cores 0.8 ms; for three regions they take 113 and 94 µs (H100).
