@@ -15,7 +15,7 @@ const SAME: f64 = 1.25;
 /// Nobody is in a box if none of its samples reaches this confidence.
 const LOST: f32 = 0.5;
 /// If no face was found for this time, the whole picture is searched, too, in addition to the box of each person who is followed,
-/// because the face may have been a false detection.
+/// because the face may have been a false detection. A person is followed until nobody has been in the box for this time.
 const STALE: gst::ClockTime = gst::ClockTime::SECOND;
 /// The largest number of boxes that are searched in a frame. They are those of the largest faces. If there are more faces, the
 /// whole picture is searched, too.
@@ -40,24 +40,19 @@ pub struct Person {
     seen_at: Option<gst::ClockTime>,
     /// The mean place, at the last search that found the person, of the samples that the model gave to the person.
     mean: Option<[f64; 2]>,
-    /// Whether nobody was in the box at the last search.
-    is_lost: bool,
+    /// The time of the last search that found somebody in the box, and whether the last search did.
+    found_at: Option<gst::ClockTime>,
+    is_found: bool,
 }
 
 impl Person {
     pub fn new(centre: [f64; 2], face: f64, now: Option<gst::ClockTime>) -> Self {
-        Self { centre, face, seen_at: now, mean: None, is_lost: false }
+        Self { centre, face, seen_at: now, mean: None, found_at: now, is_found: true }
     }
 
     /// Whether the person was found at the last search, and the face not long ago.
     pub fn is_seen(&self, now: Option<gst::ClockTime>) -> bool {
-        !self.is_lost && !self.is_stale(now)
-    }
-
-    /// Whether the face was last found long ago, or at an unknown time.
-    fn is_stale(&self, now: Option<gst::ClockTime>) -> bool {
-        let since = now.zip(self.seen_at).and_then(|(now, seen)| now.checked_sub(seen));
-        since.is_none_or(|since| since > STALE)
+        self.is_found && !is_stale(self.seen_at, now)
     }
 
     /// Whether this face and the other one belong to the same person.
@@ -80,7 +75,7 @@ impl Person {
     }
 
     /// Moves the face by the distance that the person's mean place has moved since the last search. If nobody is in the box, the
-    /// person may be behind something: the box stays where it is until the face is stale, then the result is `None`.
+    /// person may be behind something: the box stays where it is. `None` if nobody has been in it for long.
     pub fn follow(mut self, confidence: &Image, [left, top, ..]: Sides, now: Option<gst::ClockTime>) -> Option<Self> {
         let mut sums = [0.; 3];
         for (y, row) in confidence.values.chunks_exact(confidence.width).enumerate() {
@@ -91,10 +86,11 @@ impl Person {
                 sums[2] += value * (top + y) as f64;
             }
         }
-        self.is_lost = !confidence.values.iter().any(|value| *value >= LOST);
-        if self.is_lost {
-            return (!self.is_stale(now)).then_some(self);
+        self.is_found = confidence.values.iter().any(|value| *value >= LOST);
+        if !self.is_found {
+            return (!is_stale(self.found_at, now)).then_some(self);
         }
+        self.found_at = now;
         let mean = [sums[1] / sums[0], sums[2] / sums[0]];
         if let Some(before) = self.mean {
             (0..2).for_each(|axis| self.centre[axis] += mean[axis] - before[axis]);
@@ -102,6 +98,12 @@ impl Person {
         self.mean = Some(mean);
         Some(self)
     }
+}
+
+/// Whether this was long ago, or at an unknown time.
+fn is_stale(then: Option<gst::ClockTime>, now: Option<gst::ClockTime>) -> bool {
+    let since = now.zip(then).and_then(|(now, then)| now.checked_sub(then));
+    since.is_none_or(|since| since > STALE)
 }
 
 /// The boxes to search on a grid of this size, each with the people in it. `faces` are the people whose faces were found, and

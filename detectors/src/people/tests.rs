@@ -98,9 +98,9 @@ fn the_box_follows_what_the_model_finds() {
     assert!(person.clone().follow(&spot([20, 20], [5, 5], LOST), sides, None).is_some());
     assert_eq!(person.clone().follow(&spot([20, 20], [5, 5], LOST - 0.001), sides, None), None);
     assert_eq!(person.follow(&Image::new([20, 20], 0.), sides, None), None);
-    // Who is behind something is searched for until the face is stale. Meanwhile the whole picture is searched, too.
+    // Who is behind something is searched for during a second. Meanwhile the whole picture is searched, too.
     let at = |milliseconds| Some(gst::ClockTime::from_mseconds(milliseconds));
-    let third = Person { seen_at: at(1000), ..third };
+    let third = Person { seen_at: at(1500), found_at: at(1000), ..third };
     let behind = |now| third.clone().follow(&spot([20, 20], [5, 5], LOST - 0.001), sides, now);
     assert_eq!(behind(at(2001)), None);
     let lost = behind(at(2000)).unwrap();
@@ -108,7 +108,8 @@ fn the_box_follows_what_the_model_finds() {
     let whole = boxes(Vec::new(), std::slice::from_ref(&lost), GRID, at(2000));
     assert_eq!(whole.iter().map(|(_, people)| people.len()).collect::<Vec<_>>(), [0, 1]);
     let again = lost.follow(&spot([20, 20], [9, 8], 0.7), sides, at(2001)).unwrap();
-    assert!(near(&again, [44., 28.]) && again.is_seen(at(2000)), "{:?}", again.centre);
+    assert!(near(&again, [44., 28.]) && again.is_seen(at(2500)) && !again.is_seen(at(2501)), "{:?}", again.centre);
+    assert!(again.follow(&Image::new([20, 20], 0.), sides, at(3001)).is_some(), "it was found at 2001 ms");
 }
 
 #[test]
