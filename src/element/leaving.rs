@@ -56,7 +56,8 @@ pub fn push_due(state: &SharedState) {
     let element = state.element();
     let _streaming = element.sink_pad().stream_lock();
     let Some(began) = state.timer.now() else { return };
-    let wait = state.with_session(|session| wait(state, session)).flatten().unwrap_or_default();
+    let latency = state.published().latency.promised(Some(began));
+    let wait = state.with_session(|session| wait(session, latency)).flatten().unwrap_or_default();
     // Sets the time of the next call too, for the frames that are not due yet.
     push_if(state, began.checked_sub(wait).map_or(Due::Surplus, Due::Since));
     let now = state.timer.now().unwrap_or(began);
@@ -231,15 +232,17 @@ fn push_events(state: &SharedState) {
 }
 
 /// How long a frame of a live stream may wait, counted from the time from which its latency counts; `None` if frames do
-/// not wait.
-fn wait(state: &SharedState, session: &Session) -> Option<gst::ClockTime> {
-    let latency = state.published().latency.promised(state.timer.now());
+/// not wait. `latency` is the one that is promised.
+fn wait(session: &Session, latency: gst::ClockTime) -> Option<gst::ClockTime> {
     if session.latency().is_zero() { None } else { Some(session.timing.wait(latency)) }
 }
 
 /// Puts the session back, sets the timer for its frames, and updates what applications read.
 pub fn put_back(state: &SharedState, session: Box<Session>) {
-    let due = session.queue.since().and_then(|since| Some(since.saturating_add(wait(state, &session)?)));
+    let due = session.queue.since().and_then(|since| {
+        let latency = state.published().latency.promised(state.timer.now());
+        Some(since.saturating_add(wait(&session, latency)?))
+    });
     let (active, latency) = (session.engine.active().into(), session.latency());
     posting::report_stats(state, &session.engine);
     let previous = state.publish(|published| std::mem::replace(&mut published.active, active));
