@@ -81,9 +81,9 @@ class Work:
         # The running times of the frames that left the blur, their ends, and the timestamps of the frames about which the blur
         # posted a message.
         self.pushed, self.ends, self.posted = [], [], []
-        # The running times at which sound begins; and the one at which the result begins, because muxers leave out the time before
-        # the first frame or sound.
-        self.sound, self.begin = [], 0
+        # The running time at which each stream of sound begins, by the muxer's pad; and the one at which the result begins, because
+        # muxers leave out the time before the first frame or sound.
+        self.sound_begins, self.begin = {}, 0
         self.bits = min(input.bits, 10) if encoder in TEN_BIT_ENCODERS else 8
         format = "I420_10LE" if self.bits == 10 else "I420"
         # Whether frames stay in CUDA memory. They do so only if the encoder reads it: otherwise every frame is downloaded for the
@@ -262,7 +262,7 @@ class Work:
             self.has_copied_sound = True
         # From now on, the muxer waits for this stream.
         sink = self.pipeline.get_by_name("mux").request_pad_simple("audio_%u")
-        sink.add_probe(Gst.PadProbeType.BUFFER, self.note_sound)
+        self.probes.append((sink, sink.add_probe(Gst.PadProbeType.BUFFER, self.note_sound)))
         self.watch_events(sink, self.copy_tags)
         self.watch_events(sink, self.drop_tags)
         if delay:
@@ -277,11 +277,12 @@ class Work:
 
     def note_sound(self, pad, info):
         """Notes when a stream of sound begins."""
-        segment, first = pad.get_sticky_event(Gst.EventType.SEGMENT, 0).parse_segment(), info.get_buffer()
-        time = segment.to_running_time(Gst.Format.TIME, first.pts)
-        # Without a running time, the sound begins before the result, and is cut off there.
-        self.sound.append(0 if time == Gst.CLOCK_TIME_NONE else time)
-        return Gst.PadProbeReturn.REMOVE
+        if pad.get_name() not in self.sound_begins:
+            segment = pad.get_sticky_event(Gst.EventType.SEGMENT, 0).parse_segment()
+            time = segment.to_running_time(Gst.Format.TIME, info.get_buffer().pts)
+            # Without a running time, the sound begins before the result, and is cut off there.
+            self.sound_begins[pad.get_name()] = 0 if time == Gst.CLOCK_TIME_NONE else time
+        return Gst.PadProbeReturn.OK
 
     def check_streams(self, _):
         """Ends a file without pictures, for which the muxer would wait forever."""
@@ -327,7 +328,7 @@ class Work:
         if not is_told or not self.decoded == len(self.pushed) == self.encoded:
             raise Refused(f"of {count(self.decoded, 'frame')} {len(self.pushed)} were covered and {self.encoded} written: "
                           "that is an error of this program; please report it")
-        self.begin = min([self.pushed[0], *self.sound]) if begin is None else begin
+        self.begin = min([self.pushed[0], *self.sound_begins.values()]) if begin is None else begin
         self.report.finish(self.begin)
         self.notes += self.input.left_out(self.used_streams, self.has_captions) + self.remarks()
         if "faceless" in self.setup.job:
