@@ -123,8 +123,8 @@ impl ObjectImpl for Element {
                 glib::ParamSpecUInt::builder("fine-every")
                     .nick("Fine every")
                     .blurb(
-                        "Do every N-th search also at twice the size, which takes four times as long, and all other searches also around the \
-                         small faces that were found at that size, or at twice the size if one is not found there; 0: never",
+                        "Search the whole picture also at twice the size in every N-th search, which takes four times as long. The other searches \
+                         do so only around the small faces found before, or in the whole picture if one is not found again; 0: never",
                     )
                     .maximum(1000)
                     .default_value(default.fine_every)
@@ -356,10 +356,12 @@ impl State {
         let area = |[_, _, width, height]: [u32; 4]| u64::from(width) * u64::from(height);
         // In a crowd the parts together are no smaller than the frame.
         let mut is_fine = left == 0 || parts.iter().copied().map(area).sum::<u64>() >= area(whole);
-        for part in parts.into_iter().filter(|_| !is_fine) {
-            all.extend(self.search_part(buffer, &info, part, fine, settings.threshold)?);
+        if !is_fine {
+            for part in parts {
+                all.extend(self.search_part(buffer, &info, part, fine, settings.threshold)?);
+            }
         }
-        // A small face that is not found again has moved out of its part.
+        // A small face that is not found again may have moved out of its part.
         let is_found = |before: &Face| all.iter().any(|face| overlap(&face.sides, &before.sides) > 0.);
         is_fine |= !before.iter().all(is_found);
         if is_fine {

@@ -75,7 +75,7 @@ impl Person {
     }
 
     /// Moves the face by the distance that the person's mean place has moved since the last search. If nobody is in the box, the
-    /// person may be behind something: the box stays where it is. `None` if nobody has been in it for long.
+    /// person may be behind something: the box stays where it is. Returns `None` if nobody has been in it for `STALE`.
     pub fn follow(mut self, confidence: &Image, [left, top, ..]: Sides, now: Option<gst::ClockTime>) -> Option<Self> {
         let mut sums = [0.; 3];
         for (y, row) in confidence.values.chunks_exact(confidence.width).enumerate() {
@@ -100,7 +100,7 @@ impl Person {
     }
 }
 
-/// Whether this was long ago, or at an unknown time.
+/// Whether this time is unknown or lies more than `STALE` before `now`.
 fn is_stale(then: Option<gst::ClockTime>, now: Option<gst::ClockTime>) -> bool {
     let since = now.zip(then).and_then(|(now, then)| now.checked_sub(then));
     since.is_none_or(|since| since > STALE)

@@ -44,8 +44,8 @@ JOBS = {
                 "opencv-data",
         warning="OpenCV's cascade finds about half of the plates that are near, and none that are small or seen from the side: look at "
                 "every result"),
-    # A mask that is smoothed over time covers a new person some frames too late, and faces that are searched for in every fourth frame
-    # lead to a person who comes from behind a pillar some frames too late.
+    # If the mask were smoothed over time, a new person would be covered some frames too late. If faces were searched for in every
+    # fourth frame only, a person who comes from behind a pillar would be, too.
     "people": dict(
         finder=PEOPLE % 1 + " smooth=0", threshold=0.25, search_size=640, blur="region-mode=inside labels=person shape=mask grow=8",
         cover="mosaic", missing=NO_DETECTORS.format(element="selfiesegmentation"), faceless="a person there may show"),

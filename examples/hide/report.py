@@ -187,8 +187,8 @@ class Report:
         self.doubts += track.doubts
 
     def finish(self, begin):
-        """Ends with the video. From then on, all times are those in the result, which begins at this running time. Without a
-        message, nothing has a time."""
+        """Closes all tracks at the end of the video, and subtracts `begin`, the running time at which the result begins, from all
+        times. Does nothing if the element posted no message, because it then covers all frames as a whole."""
         if self.latest is None:
             return
         for number in list(self.tracks):

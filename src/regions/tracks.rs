@@ -131,7 +131,8 @@ struct Track {
     has_ended: bool,
     /// Whether it stands for several objects.
     is_merged: bool,
-    /// The first frame in which it covers anything: that in which its object seemed to jump, of a place that was left.
+    /// Before this frame it covers nothing. For the place that an object left by a jump, this is the frame of the jump, because the
+    /// object's own track covers the earlier ones.
     since: u64,
 }
 
@@ -1106,7 +1107,7 @@ mod tests {
             }
             assert_eq!(tracks.tracks.len(), 1);
         }
-        // It was there in this frame only, so in the frames before that wait it is one object.
+        // The frames before the jump still wait. In these the object is covered once.
         let mut tracks = Tracks::default();
         (0..10).for_each(|frame| tracks.observe(frame * FRAME, SIZE, HOLD, one(100.0).iter().map(certain)));
         tracks.observe(10 * FRAME, SIZE, HOLD, one(800.0).iter().map(certain));
