@@ -14,7 +14,7 @@ use gst_base::subclass::{
 use gst_video::VideoInfo;
 
 use crate::{
-    faces::{Face, distinct, faces, overlap},
+    faces::{Face, faces, join},
     model,
     run::Runner,
     search::{self, Schedule, Searches},
@@ -25,6 +25,10 @@ static CAT: LazyLock<gst::DebugCategory> =
 
 /// The smallest side of the part of a frame in which a small face is searched again, in pixels of the searched picture.
 const NEAR: f64 = 64.;
+/// Faces of more than the picture are found in a smaller picture only. So each search also searches a picture of this share of the size,
+/// for faces whose height is at least this share of the frame's shorter side.
+const COARSE: f64 = 0.3;
+const CLOSE: f64 = 0.5;
 /// The largest number of threads by default. The decoder, the blur and the encoder run at the same time as a search.
 const MOST_THREADS: usize = 4;
 
@@ -321,7 +325,7 @@ impl State {
     /// Makes the next frame an additional search if a face overlaps no face of the last search. Otherwise a face that moves by
     /// more than its width between two searches would be a new object in each of them.
     fn follow(&mut self, found: &[Face]) {
-        let is_new = |face: &Face| self.faces.iter().all(|before| overlap(&before.sides, &face.sides) == 0.);
+        let is_new = |face: &Face| self.faces.iter().all(|before| before.common(face) == 0.);
         self.is_additional = !self.is_additional && found.iter().any(is_new);
         if self.is_additional {
             self.schedule.restart();
@@ -337,7 +341,7 @@ impl State {
         self.small.clear();
     }
 
-    /// The faces of a frame. A search at twice the size finds smaller faces and loses some of the others, so the faces of both
+    /// The faces of a frame. A search at twice the size finds smaller faces and loses some of the others, so the faces of all
     /// sizes are joined.
     fn search(&mut self, buffer: &gst::BufferRef, settings: &Settings) -> Result<Vec<Face>, String> {
         let Some(info) = self.info.clone() else { return Err("a frame arrived before its caps".into()) };
@@ -345,12 +349,15 @@ impl State {
         let whole = [0, 0, full[0], full[1]];
         let scale = (f64::from(settings.size) / f64::from(full[0].max(full[1]))).min(1.);
         let mut found = self.search_part(buffer, &info, whole, scale, settings.threshold)?;
+        let mut close = self.search_part(buffer, &info, whole, scale * COARSE, settings.threshold)?;
+        close.retain(|face| face.sides[3] - face.sides[1] >= CLOSE * f64::from(full[0].min(full[1])));
+        join(&mut found, &close);
         let before = std::mem::take(&mut self.small);
         if settings.fine_every == 0 || scale == 1. {
             return Ok(found);
         }
         let fine = (2. * scale).min(1.);
-        let mut all = found.clone();
+        let large = found.len();
         let left = self.to_fine.min(settings.fine_every - 1);
         let parts: Vec<_> = before.iter().map(|face| around(face, full, fine)).collect();
         let area = |[_, _, width, height]: [u32; 4]| u64::from(width) * u64::from(height);
@@ -358,18 +365,17 @@ impl State {
         let mut is_fine = left == 0 || parts.iter().copied().map(area).sum::<u64>() >= area(whole);
         if !is_fine {
             for part in parts {
-                all.extend(self.search_part(buffer, &info, part, fine, settings.threshold)?);
+                join(&mut found, &self.search_part(buffer, &info, part, fine, settings.threshold)?);
             }
         }
         // A small face that is not found again may have moved out of its part.
-        let is_found = |before: &Face| all.iter().any(|face| overlap(&face.sides, &before.sides) > 0.);
+        let is_found = |before: &Face| found.iter().any(|face| face.common(before) > 0.);
         is_fine |= !before.iter().all(is_found);
         if is_fine {
-            all.extend(self.search_part(buffer, &info, whole, fine, settings.threshold)?);
+            join(&mut found, &self.search_part(buffer, &info, whole, fine, settings.threshold)?);
         }
         self.to_fine = if is_fine { settings.fine_every } else { left } - 1;
-        self.small = distinct(&all).split_off(found.len());
-        found.extend(&self.small);
+        self.small = found[large..].to_vec();
         Ok(found)
     }
 

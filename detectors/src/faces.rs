@@ -15,8 +15,10 @@ pub struct Face {
 const MOST: usize = 2000;
 /// The side of a cell, in pixels of the searched picture.
 const CELL: f64 = 4.;
-/// Two boxes are of the same face if their intersection is at least this share of the smaller box.
-const SHARED: f64 = 0.3;
+/// A box is of the same face as another one if the area of their intersection is at least `SHARED` of the area that they cover together,
+/// or at least `INSIDE` of the box. More of a box never counts as covered by the box of another face.
+const SHARED: f64 = 0.4;
+const INSIDE: f64 = 0.8;
 
 /// The error that an output of the network is infinite or not a number.
 #[derive(Debug, PartialEq)]
@@ -61,26 +63,39 @@ pub fn faces(
     }
     found.sort_by(|a, b| b.confidence.total_cmp(&a.confidence));
     found.truncate(MOST);
-    Ok(distinct(&found))
+    let mut faces = Vec::new();
+    join(&mut faces, &found);
+    Ok(faces)
 }
 
-/// The faces without duplicates, in the order of `found`, which begins with the highest confidence. A face is left out if it has
-/// no area, or shares much of its area with an earlier one.
-pub fn distinct(found: &[Face]) -> Vec<Face> {
-    let mut faces: Vec<Face> = Vec::new();
+/// Adds the faces of a search, those with the highest confidence first, to those of other searches. A face that is there already gets the
+/// higher confidence. A face without an area is left out.
+pub fn join(faces: &mut Vec<Face>, found: &[Face]) {
     for face in found {
         let [left, top, right, bottom] = face.sides;
-        let is_new = faces.iter().all(|other| overlap(&face.sides, &other.sides) < SHARED);
-        if right - left >= 1. && bottom - top >= 1. && is_new {
-            faces.push(*face);
+        match faces.iter_mut().find(|other| is_same(face, other)) {
+            Some(other) => other.confidence = other.confidence.max(face.confidence),
+            None if right - left >= 1. && bottom - top >= 1. => faces.push(*face),
+            None => (),
         }
     }
-    faces
 }
 
-/// The area of the intersection of two boxes, divided by the area of the smaller box.
-pub fn overlap(a: &[f64; 4], b: &[f64; 4]) -> f64 {
-    let common = |low: usize| (a[low + 2].min(b[low + 2]) - a[low].max(b[low])).max(0.);
-    let area = |sides: &[f64; 4]| (sides[2] - sides[0]) * (sides[3] - sides[1]);
-    common(0) * common(1) / area(a).min(area(b))
+/// Whether a face is the same as one that is there already.
+fn is_same(face: &Face, other: &Face) -> bool {
+    let common = face.common(other);
+    common >= SHARED * (face.area() + other.area() - common) || common >= INSIDE * face.area()
+}
+
+impl Face {
+    fn area(&self) -> f64 {
+        (self.sides[2] - self.sides[0]) * (self.sides[3] - self.sides[1])
+    }
+
+    /// The area of the intersection with another face.
+    pub fn common(&self, other: &Self) -> f64 {
+        let [a, b] = [self.sides, other.sides];
+        let length = |low: usize| (a[low + 2].min(b[low + 2]) - a[low].max(b[low])).max(0.);
+        length(0) * length(1)
+    }
 }

@@ -19,7 +19,7 @@ const LOST: f32 = 0.5;
 const STALE: gst::ClockTime = gst::ClockTime::SECOND;
 /// The largest number of boxes that are searched in a frame. They are those of the largest faces. If there are more faces, the
 /// whole picture is searched, too.
-const MOST: usize = 32;
+const MOST: usize = 256;
 /// A sample shows the person completely if the result of the filter exceeds the threshold by this value.
 const SOFT: f32 = 0.5;
 /// Thresholds for the change of a colour from one frame to the next. A change up to `STILL` is noise; from `MOVED` on it is
@@ -55,9 +55,9 @@ impl Person {
         self.is_found && !is_stale(self.seen_at, now)
     }
 
-    /// Whether this face and the other one belong to the same person.
+    /// Whether this face and the other one belong to the same person. The smaller face counts: a small one may be beside a large one.
     pub fn is_same(&self, other: &Self) -> bool {
-        (0..2).all(|axis| (self.centre[axis] - other.centre[axis]).abs() <= SAME * other.face)
+        (0..2).all(|axis| (self.centre[axis] - other.centre[axis]).abs() <= SAME * self.face.min(other.face))
     }
 
     /// The box, on a grid of this size, in which the model looks for the person. Near the lower edge of the picture, the box

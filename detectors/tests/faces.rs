@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use gstdetectors::faces::{Face, NoNumber, distinct, faces, overlap};
+use gstdetectors::faces::{Face, NoNumber, faces, join};
 use gstdetectors::graph::{Graph, Node, Tensor};
 use gstdetectors::kernels::Instructions;
 use gstdetectors::network::Network;
@@ -15,15 +15,27 @@ fn face(sides: [f64; 4], confidence: f32) -> Face {
 
 #[test]
 fn boxes_of_one_face_are_one() {
-    let faces = [
-        face([0., 0., 10., 10.], 0.9),
-        face([2., 0., 12., 10.], 0.6),
-        face([4., 4., 6., 6.], 0.5),
-        face([9., 9., 19., 19.], 0.4),
-        face([50., 50., 50., 60.], 0.3),
-    ];
-    assert_eq!(distinct(&faces), [faces[0], faces[3]]);
-    assert_eq!([1, 2, 3].map(|other| overlap(&faces[0].sides, &faces[other].sides)), [0.8, 1., 0.01]);
+    let first = face([0., 0., 10., 10.], 0.5);
+    for (sides, is_new) in [
+        ([2., 0., 12., 10.], false),
+        ([4., 4., 6., 6.], false),
+        // A smaller face in front of a larger one: 70 percent of it are behind the larger one's box.
+        ([7., 7., 11., 10.5], true),
+        // A face around a part of it that was found as a face.
+        ([0., 0., 20., 20.], true),
+        ([9., 9., 19., 19.], true),
+        // No area.
+        ([50., 50., 50., 60.], false),
+    ] {
+        let mut faces = vec![first];
+        let more = face(sides, 0.4);
+        join(&mut faces, &[more]);
+        assert_eq!(faces, [first, more][..1 + usize::from(is_new)], "{sides:?}");
+    }
+    // A finer search may be more certain.
+    let mut faces = vec![first];
+    join(&mut faces, &[face([2., 0., 12., 10.], 0.9)]);
+    assert_eq!(faces, [face(first.sides, 0.9)]);
 }
 
 /// The faces in a frame of 200x120 of which 128x64 pixels are searched. The outputs have a value for each of 4x4 pixels: the confidence
