@@ -1,8 +1,8 @@
 //! Every driver function that a stream calls, made to fail at each of its calls, once, for good, or with the device: on the
 //! fake CUDA driver (tests/fake_cuda), in every kind of memory, for whole frames and covered regions. No frame is lost, wrong
 //! or uncovered where the CPU can take over; elsewhere one error ends the stream, or upstream's and a warning if no output pool
-//! can be made. `CUDAGAUSSBLUR_FAULTS=all` runs every combination, otherwise every [`STEP`]-th runs; another value selects
-//! those whose name contains it.
+//! can be made. Every [`STEP`]-th combination runs. `CUDAGAUSSBLUR_FAULTS=1/16` to `16/16` run all of them in sixteen parts,
+//! `1/1` in one; another value selects the combinations whose name contains it.
 
 mod common;
 #[path = "faults/left_out.rs"]
@@ -338,6 +338,7 @@ fn leaked(live: [i32; 6], fault: Option<&Fault>, calls: &BTreeMap<String, Calls>
 /// Runs the combinations of one half of the scenarios. Failures are printed at once, in case that a later run crashes.
 fn sweep(uses_cuda_memory: bool) {
     let selection = std::env::var(SELECTION).ok();
+    let part = selection.as_deref().and_then(part);
     let driver = FakeDriver::new();
     let context = gst_cuda::is_open().then(Context::new);
     // Keeps kernels loaded in the context.
@@ -363,10 +364,10 @@ fn sweep(uses_cuda_memory: bool) {
         for fault in faults(&counted.calls) {
             index += 1;
             let name = format!("{scenario}: {fault}");
-            let is_chosen = match selection.as_deref() {
-                None => index % STEP == 0 || !functions.contains(&fault.function),
-                Some("all") => true,
-                Some(text) => name.contains(text),
+            let is_chosen = match (selection.as_deref(), part) {
+                (None, _) => index % STEP == 0 || !functions.contains(&fault.function),
+                (_, Some((part, parts))) => index % parts == part % parts,
+                (Some(text), None) => name.contains(text),
             };
             if !is_chosen {
                 continue;
@@ -386,10 +387,16 @@ fn sweep(uses_cuda_memory: bool) {
          frames were compared and {abandoned} abandoned"
     );
     assert_eq!(failures, 0, "combinations that failed");
-    if selection.is_none_or(|selection| selection == "all") {
+    if selection.is_none() || part.is_some() {
         assert!(runs >= 300 && called >= 30 && frames >= 3 * runs && abandoned >= 20, "too little is tested");
         assert!(reached * 100 >= runs * 95, "most faults are not reached");
     }
+}
+
+/// The part of the combinations that a selection like `3/16` names, and the number of parts.
+fn part(selection: &str) -> Option<(usize, usize)> {
+    let (part, parts) = selection.split_once('/')?;
+    Some((part.parse().ok()?, parts.parse().ok().filter(|parts| *parts > 0)?))
 }
 
 /// Every fault in a stream that makes these calls.
