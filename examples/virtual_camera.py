@@ -124,7 +124,7 @@ def show_slider(camera):
         return False
     if not Gtk.init_check()[0]:
         return False
-    slider = Gtk.Scale.new_with_range(Gtk.Orientation.HORIZONTAL, 0, 100, 1)
+    slider = Gtk.Scale.new_with_range(Gtk.Orientation.HORIZONTAL, 1, 100, 1)
     slider.set_value(camera.blur.get_property("sigma"))
     # The next frame uses the new value.
     slider.connect("value-changed", lambda _: camera.blur.set_property("sigma", slider.get_value()))
@@ -146,6 +146,8 @@ def main():
     parser.add_argument("--frames", type=int, default=-1, help="stop after so many frames")
     parser.add_argument("--headless", action="store_true", help="open no window")
     arguments = parser.parse_args()
+    if not 1 <= arguments.sigma <= 1024:
+        parser.error(f"--sigma is {arguments.sigma:g}: a blur that hides something has 1 to 1024")
     Gst.init(None)
     for element in "cudagaussblur", "centerface", "selfiesegmentation":
         if not Gst.ElementFactory.find(element):

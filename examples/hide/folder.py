@@ -225,15 +225,16 @@ def videos_below(folder, out, refused, remarks):
 
 def name_results(videos, folder, extension):
     """Returns triples of video, result and size in bytes. Results have the same subfolders as their videos, and are numbered if
-    two have the same name. A video keeps the result of an earlier run, even if it was moved since."""
+    two have the same name. A video keeps the result of an earlier run, even if it was moved to another folder since."""
     before = {entry["input"]: name for name, entry in folder.entries.items() if name.endswith(extension)}
-    moved = {tuple(entry["state"]): name for name, entry in folder.entries.items()
+    moved = {(os.path.basename(entry["input"]), *entry["state"]): name for name, entry in folder.entries.items()
              if name.endswith(extension) and entry["state"] and not os.path.exists(entry["input"])}
     # Some disks do not distinguish between upper and lower case.
     taken = {name.casefold() for name in before.values()}
     named = []
     for video, stem in videos:
-        result = before.get(os.path.realpath(video)) or moved.get(tuple(state(video) or ()))
+        path = os.path.realpath(video)
+        result = before.get(path) or moved.pop((os.path.basename(path), *(state(video) or ())), None)
         number = 1
         while result is None:
             name = f"{stem}-{number}{extension}" if number > 1 else stem + extension

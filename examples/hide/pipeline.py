@@ -18,18 +18,23 @@ from .terminal import Full, Refused, count
 
 def cover(setup, path, descriptor, progress):
     """Writes the covered video to an open file. After a failure, tries host memory instead of CUDA memory, then the other
-    encoders, then sound that is encoded again, then a result without sound. Returns the Work."""
+    encoders, then sound that is encoded again, then a result without sound. Searches every frame if a frame that is shown for long
+    was not searched. Returns the Work."""
     input, with_sound, copies, reason = Input(path), setup.sound, True, None
     is_on_device = not setup.is_scaled
     encoders = (setup.ten_bit_encoders if input.bits > 8 else []) + setup.encoders
+    every = None
     while True:
         os.ftruncate(descriptor, 0)
         os.lseek(descriptor, 0, os.SEEK_SET)
-        work = Work(setup, encoders[0], input, descriptor, with_sound, is_on_device, copies)
+        work = Work(setup, encoders[0], input, descriptor, with_sound, is_on_device, copies, every)
         try:
             work.run(progress)
         except (Full, Stuck):
             raise
+        except Unsearched:
+            every = 1
+            continue
         except Refused as refused:
             if work.is_on_device:
                 # In host memory, pictures can be turned, scaled and converted.
@@ -50,6 +55,10 @@ def cover(setup, path, descriptor, progress):
         return work
 
 
+class Unsearched(Exception):
+    """A frame that is shown for long was not searched."""
+
+
 def versions(work):
     """Returns the versions of everything that made a result."""
     elements = {name: factory.get_plugin().get_version() for name in ("cudagaussblur", "centerface", work.encoder.element)
@@ -60,14 +69,16 @@ def versions(work):
 class Work:
     """The pipeline that covers one file and writes the result to an open file. `notes` are sentences about the result."""
 
-    def __init__(self, setup, encoder, input, descriptor, with_sound, is_on_device=False, copies=True):
+    def __init__(self, setup, encoder, input, descriptor, with_sound, is_on_device=False, copies=True, every=None):
         self.setup, self.input, self.encoder, self.notes = setup, input, encoder, []
         self.muxer = encoder.muxer
         # The detections of each frame; and pictures of them, until the message about their frame comes.
         self.detections, self.crops = [], {}
         replayed = setup.on_pipeline
         known, first = (replayed.attached, replayed.first_number) if replayed else ({}, 1)
-        self.report = Report(setup.settings.get("every", 1), self.look, known, itertools.count(first))
+        # One frame of so many is searched, and a frame so long after the one before that the next search would be late.
+        self.every = every or setup.settings.get("every", 1)
+        self.report = Report(self.every, self.look, known, itertools.count(first))
         # Streams of the input that are in the result, or that the user does not want in it.
         self.used_streams = {name for name, kind in input.streams.items() if kind == "sound" and not setup.sound}
         self.has_sound = self.has_copied_sound = self.has_captions = False
@@ -106,6 +117,8 @@ class Work:
         self.source.set_property("uri", input.uri)
         self.handlers = [self.source.connect(name, method) for name, method in (
             ("autoplug-query", self.answer), ("pad-added", self.add_stream), ("no-more-pads", self.check_streams))]
+        if every and not replayed:
+            self.pipeline.get_by_name("detector").set_property("every", every)
         self.probes = []
         self.watch_events(self.video.get_static_pad("sink"), self.copy_tags)
         self.watch_events(self.pipeline.get_by_name("encoder").get_static_pad("sink"), self.drop_tags)
@@ -328,6 +341,8 @@ class Work:
         if not is_told or not self.decoded == len(self.pushed) == self.encoded:
             raise Refused(f"of {count(self.decoded, 'frame')} {len(self.pushed)} were covered and {self.encoded} written: "
                           "that is an error of this program; please report it")
+        if self.every > 1 and not self.setup.on_pipeline and self.shows_unsearched():
+            raise Unsearched
         self.begin = min([self.pushed[0], *self.sound_begins.values()]) if begin is None else begin
         self.report.finish(self.begin)
         self.notes += self.input.left_out(self.used_streams, self.has_captions) + self.remarks()
@@ -335,6 +350,13 @@ class Work:
             stats = self.pipeline.get_by_name("detector").get_property("stats")
             if faceless := stats.get_uint64("faceless")[1]:
                 self.notes.append(f"in {count(faceless, 'frame')} no face was found: {self.setup.job['faceless']}")
+
+    def shows_unsearched(self):
+        """Returns whether a frame that may not have been searched is shown for more than 250 ms. The detector cannot know that when
+        it gets the frame. It searches each frame that comes more than 125 ms after the one before."""
+        times = [*self.pushed, max(self.input.duration, self.pushed[-1])]
+        return any(now - before <= Gst.SECOND // 8 and after - now > Gst.SECOND // 4
+                   for before, now, after in zip(times, times[1:], times[2:]))
 
     def remarks(self):
         """Returns how the pictures of the result differ from those of the input, apart from the covers."""
@@ -354,7 +376,7 @@ class Work:
         steps = [after - before for before, after in zip(self.pushed, self.pushed[1:])]
         gap, begin, end = max(((after - end, end, after) for end, after in zip(self.ends, self.pushed[1:])), default=(0, 0, 0))
         if gap > max(Gst.SECOND // 2, 10 * statistics.median(steps or [0])):
-            notes.append(f"no pictures from {begin / Gst.SECOND:.1f} s to {end / Gst.SECOND:.1f} s: is it damaged?")
+            notes.append(f"no new picture from {begin / Gst.SECOND:.1f} s to {end / Gst.SECOND:.1f} s: is it damaged?")
         end, whole = max(self.ends), self.input.duration
         if whole - end > max(min(2 * Gst.SECOND, whole // 20), Gst.SECOND // 5):
             notes.append(f"only {end / Gst.SECOND:.1f} s of {whole / Gst.SECOND:.1f} s have pictures: is it complete?")

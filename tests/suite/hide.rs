@@ -390,6 +390,38 @@ fn write_steps(file: &Path) {
     play(&pipeline);
 }
 
+/// A picture that comes 33 ms after the one before and stays for 2 s is searched, though its detector cannot know how long it stays.
+#[test]
+fn a_picture_that_stays_is_searched() {
+    let workspace = Workspace::new("hide-stays");
+    if lacks_model(&workspace) {
+        return;
+    }
+    workspace.write_faces(&[("neither", 1)]);
+    let pipeline = pipeline(&format!(
+        "appsrc name=source format=time caps=image/jpeg,width=960,height=400,framerate=30/1 ! jpegdec ! x264enc ! matroskamux ! \
+         filesink location={}",
+        workspace.0.join("stays.mkv").display()
+    ));
+    let source = pipeline.by_name("source").unwrap().downcast::<gst_app::AppSrc>().unwrap();
+    pipeline.set_state(gst::State::Playing).unwrap();
+    let picture = |name: &str| fs::read(workspace.0.join(name)).unwrap();
+    let [neither, face] = [picture("neither.jpg"), picture("left.jpg")];
+    for (milliseconds, picture) in (0..10)
+        .map(|frame| (33 * frame, if frame == 9 { &face } else { &neither }))
+        .chain([(2300, &neither), (2333, &neither)])
+    {
+        let mut buffer = gst::Buffer::from_mut_slice(picture.clone());
+        buffer.get_mut().unwrap().set_pts(gst::ClockTime::from_mseconds(milliseconds));
+        source.push_buffer(buffer).unwrap();
+    }
+    source.end_of_stream().unwrap();
+    play(&pipeline);
+    let (_, stdout, _) = hide(&workspace, "stays.mkv --out=out");
+    assert!(stdout.contains("stays.mkv: 12 frames, 1 object found"), "{stdout}");
+    workspace.stdout("hide.py --verify --out=out");
+}
+
 /// Whatever of an input is not in its result is in the sentence about it.
 #[test]
 fn what_a_result_lacks_is_said() {
@@ -447,7 +479,7 @@ in/words.mkv: 5 frames; left out: subtitles
     assert_eq!((status, &others.concat()[..]), (1, expected), "{stderr}");
     let [half, zeros] = damaged[..] else { panic!("{stdout}") };
     assert!(half.ends_with(" s of 4.0 s have pictures: is it complete?\n"), "{half}");
-    assert!(zeros.contains("; no pictures from 1.") && zeros.ends_with(" s: is it damaged?\n"), "{zeros}");
+    assert!(zeros.contains("; no new picture from 1.") && zeros.ends_with(" s: is it damaged?\n"), "{zeros}");
     assert!(
         stderr.contains("\nin/cut.mp4: it has no pictures, is cut off")
             || stderr.contains("\nin/cut.mp4: nothing was decoded in 10 s"),
@@ -938,7 +970,14 @@ fn a_result_is_corrected_on_its_review_page() {
     workspace.says("hide.py --out=out --corrections two.json --cover=mosaic => …: 1 object shown…");
     workspace.shell("mkdir moved; mv two.mp4 moved/two.mp4");
     workspace.says("hide.py moved/two.mp4 --out=out --cover=mosaic =! …two.mp4: its result was corrected by hand…");
-    workspace.shell("mv moved/two.mp4 two.mp4");
+    // A file of the same size and time and with another name is another one.
+    workspace.shell("mv moved/two.mp4 moved/three.mp4");
+    assert!(
+        workspace
+            .stdout("hide.py moved/three.mp4 --out=out --cover=mosaic")
+            .contains("three.mp4: 20 frames, 2 objects")
+    );
+    workspace.shell("cp -p moved/three.mp4 two.mp4");
     workspace.stdout("hide.py two.mp4 --out=out --cover=mosaic --force");
     assert!(workspace.stdout("hide.py two.mp4 --out=out --cover=mosaic").starts_with("1 file already done"));
     assert!(
