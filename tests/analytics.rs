@@ -824,6 +824,11 @@ fn covered_by_segmentations() {
         let segmentation = meta.segmentation(thirds(VideoFormat::Gray8).declaring(&[0, 1, 2]));
         meta.relate(N_TO_N, segmentation, meta.classes(&[Some("background"), Some("cat"), Some("person")]));
     };
+    // Of the last region only the number is known.
+    let nameless = |meta: Meta| {
+        let segmentation = meta.segmentation(thirds(VideoFormat::Gray8).declaring(&[0, 1, 2]));
+        meta.relate(N_TO_N, segmentation, meta.classes(&[Some("background"), Some("cat")]));
+    };
     let attached = |attach: &dyn Fn(Meta), mut frame: gst::Buffer| {
         attach(Meta::add(&mut frame));
         frame
@@ -833,6 +838,7 @@ fn covered_by_segmentations() {
         ("person", &classes, &[[12, 16]]),
         ("background", &classes, &[[6, 12]]),
         ("", &classes, &[[0, 6], [12, 16]]),
+        ("2", &nameless, &[[12, 16]]),
     ] {
         let with_masks = |frame: gst::Buffer| {
             columns.iter().fold(frame, |frame, [first, end]| {
@@ -845,6 +851,11 @@ fn covered_by_segmentations() {
             assert!(got == output(mode, labels, &with_masks), "{mode} {labels} {columns:?}");
             assert!(got.contains(&0) && got.contains(&200), "{mode} {labels} {columns:?}");
         }
+    }
+    // A region without a label is covered, and is not shown.
+    for (mode, left, right) in [("inside", 0, 0), ("outside", 200, 0)] {
+        let got = output(mode, "cat", &|frame| attached(&nameless, frame));
+        assert_eq!([got[0], got[127]], [left, right], "{mode}");
     }
     let unreadable_mask = |meta: Meta| person(meta, 128, Image::unreadable().over(FRAME));
     let unreadable = |meta: Meta| _ = meta.segmentation(Image::unreadable().over(FRAME));

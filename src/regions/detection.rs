@@ -98,6 +98,11 @@ impl Labels {
         self.names.is_empty()
     }
 
+    /// Whether the list has a number, as the label of a class without a name.
+    pub fn has_number(&self) -> bool {
+        self.names.iter().any(|name| name.parse::<u16>().is_ok())
+    }
+
     /// Whether detections with this label count. All count if the list is empty. A detection without a label always
     /// counts, because missing information must not uncover an object. For the same reason the case of letters is
     /// ignored.

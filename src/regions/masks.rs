@@ -231,6 +231,13 @@ impl IdImage {
         (0..=u16::MAX).zip(&self.rects).filter(|(_, rect)| rect.is_some()).map(|(id, _)| id)
     }
 
+    /// Whether an object with these ids has a sample in the area.
+    pub fn has(&self, is_object: impl Fn(u16) -> bool, area: Area) -> bool {
+        let Some(rect) = self.rect_of(&is_object, Some(area)) else { return false };
+        let mut rows = self.ids.chunks_exact(self.columns).take(rect.bottom() as usize).skip(rect.y() as usize);
+        rows.any(|row| row[rect.x() as usize..rect.right() as usize].iter().any(|id| is_object(*id)))
+    }
+
     /// The smallest area around the samples with an id.
     pub fn area_of(&self, id: u16) -> Option<Area> {
         Some(self.area_around((*self.rects.get(usize::from(id))?)?))
@@ -306,6 +313,12 @@ mod tests {
         ] {
             assert_eq!(masks.part(&image, |id| id == 9, Some(beside)), Ok(None), "{beside:?}");
         }
+        // The rectangle of two samples has neither of them in its middle.
+        let ids = [[9, 0, 0, 9].map(u16::from), [0; 4]].concat();
+        let apart = IdImage::new(4, ids, area).unwrap();
+        let has = |left: f64, right: f64| apart.has(|id| id == 9, Area { left, right, ..area });
+        assert_eq!([has(0.0, 3.0), has(5.0, 11.0), has(11.0, 13.0)], [true, false, true]);
+        assert!(!apart.has(|id| id == 9, Area { top: 7.0, ..area }));
         for touching in [Area { right: 8.5, ..area }, Area { bottom: 6.5, ..area }, Area { top: 7.5, ..area }] {
             assert_eq!(masks.part(&image, |id| id == 9, Some(touching)), Ok(Some(part.clone())), "{touching:?}");
         }

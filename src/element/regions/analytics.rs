@@ -231,7 +231,7 @@ impl Library {
         let mut alone = Vec::new();
         // The masks of each detection; `None` if one of them cannot be read.
         let mut parts: Vec<Option<Vec<MaskPart>>> = vec![Some(Vec::new()); found.len()];
-        let mut have_old = vec![false; found.len()];
+        let (mut have_old, mut are_in_place) = (vec![false; found.len()], vec![false; found.len()]);
         for segmentation in segmentations {
             let relations = entries.iter().map(|entry| self.relation(*entry, segmentation.0));
             let related: Vec<(usize, c_uint)> = relations.enumerate().filter(|(_, relation)| *relation != 0).collect();
@@ -253,6 +253,9 @@ impl Library {
                 let within = (is_shared && region.is_none()).then_some(found[*index].area);
                 let is_object = |id: u16| region.map_or(id != 0, |region| id == region);
                 have_old[*index] |= is_old == Some(true);
+                // If no sample of a mask is in its box, an element on the way has moved one of them.
+                let has_samples = |image: &IdImage| image.has(is_object, found[*index].area);
+                are_in_place[*index] |= image.as_ref().is_some_and(has_samples);
                 let part = image.as_ref().and_then(|image| masks.part(image, is_object, within).ok());
                 match (part, &mut parts[*index]) {
                     (Some(part), Some(parts)) => parts.extend(part),
@@ -260,11 +263,9 @@ impl Library {
                 }
             }
         }
-        for ((detection, parts), has_old) in found.iter_mut().zip(parts).zip(have_old) {
-            let mask = parts.and_then(|parts| masks.unite(parts));
-            // If a mask is outside of its box, an element on the way has moved one of them.
-            let is_in_place = |object: Area| !object.intersection(detection.area).is_empty();
-            detection.mask = mask.filter(|mask| mask.object().is_some_and(is_in_place));
+        for (((detection, parts), has_old), is_in_place) in found.iter_mut().zip(parts).zip(have_old).zip(are_in_place)
+        {
+            detection.mask = parts.and_then(|parts| masks.unite(parts)).filter(|_| is_in_place);
             detection.has_old_mask = has_old && detection.mask.is_some();
         }
         found.extend(alone);
@@ -321,8 +322,11 @@ impl Library {
         for id in image.present() {
             let name = names.iter().find(|(region, _)| *region == c_uint::from(id)).and_then(|(_, name)| name.clone());
             let is_background = name.as_deref().map_or(id == 0, is_background);
-            let label = Some(name.unwrap_or_else(|| id.to_string()));
-            let is_selected = labels.select(label.as_deref()) && !(is_background && labels.is_empty());
+            // A list of names alone cannot mean to leave out a region that has no name.
+            let has_number = labels.is_empty() || labels.has_number();
+            let label = name.or_else(|| has_number.then(|| id.to_string()));
+            let leaves_background = labels.is_empty() || label.is_none();
+            let is_selected = labels.select(label.as_deref()) && !(is_background && leaves_background);
             if is_background && !is_selected {
                 continue;
             }

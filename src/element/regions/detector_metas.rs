@@ -41,8 +41,8 @@ pub fn read(buffer: &gst::BufferRef, interval: Option<u64>, sources: RegionSourc
     found
 }
 
-/// The detection of a region of interest. Its params have the confidence, and the number of a tracker in `object_id`,
-/// where DL Streamer puts it, and the mask in the field `sample` of `mask`.
+/// The detection of a region of interest. Its params are those of DL Streamer: the confidence and the rotation, in radians, in
+/// `detection`, and the number of a tracker in `object_id`; and the mask in the field `sample` of `mask`.
 fn roi_detection(
     meta: &gst::MetaRef<gst_video::VideoRegionOfInterestMeta>,
     masks: Option<&mut MaskReader<'_>>,
@@ -53,9 +53,12 @@ fn roi_detection(
     let tracking_id = meta.param("object_id").and_then(|param| param.get::<i32>("id").ok());
     // The meta has no signed corner: producers wrap the one of an object that is partly left of or above the frame.
     let area = Area::from_corner(x.cast_signed().into(), y.cast_signed().into(), width.into(), height.into());
+    let rotation = meta.param("detection").and_then(|param| param.get::<f64>("rotation").ok()).unwrap_or(0.0);
+    let area = if rotation == 0.0 { area } else { area.around_rotated(rotation) };
     // Not the meta's own method, which has no answer for the quark 0.
     let label = analytics::label_text(label);
-    let mask = masks.filter(|masks| masks.labels.select(label.as_deref())).and_then(|masks| {
+    // How the mask lies in a rotated box is not known.
+    let mask = masks.filter(|masks| rotation == 0.0 && masks.labels.select(label.as_deref())).and_then(|masks| {
         let sample = meta.param("mask")?.get::<gst::Sample>("sample").ok()?;
         Some((masks.of_sample(&sample, area)?, masks.is_old(time_of(sample.buffer()?))))
     });
@@ -64,7 +67,7 @@ fn roi_detection(
         label,
         confidence: roi_confidence(meta),
         area,
-        certain: Some(area),
+        certain: rotation.is_finite().then_some(area),
         tracking_id: tracking_id.and_then(|id| u64::try_from(id).ok()),
         mask,
         has_old_mask,
@@ -111,6 +114,24 @@ mod tests {
         let none = Found { looked: Looked::No, detections: vec![], beyond: 0 };
         assert_eq!(read(&buffer, None, RegionSources::ANALYTICS | RegionSources::ZONES, None), none);
         assert_eq!(read(&gst::Buffer::new(), None, RegionSources::all(), None), none);
+    }
+
+    /// DL Streamer's oriented boxes have the box before the rotation about its centre.
+    #[test]
+    fn a_rotated_region_is_the_box_around_it() {
+        gst::init().unwrap();
+        let rotated = |angle: f64| {
+            let param = gst::Structure::builder("detection").field("confidence", 0.9).field("rotation", angle).build();
+            let buffer = buffer_with("plate", (20, 16, 20, 4), &[param]);
+            read(&buffer, None, RegionSources::ROI, None).detections.remove(0)
+        };
+        assert_eq!(rotated(0.0).area, Area::from_corner(20.0, 16.0, 20.0, 4.0));
+        let quarter = rotated(std::f64::consts::FRAC_PI_2);
+        let expected = Area::from_corner(28.0, 8.0, 4.0, 20.0);
+        assert!(quarter.area.edges().iter().zip(expected.edges()).all(|(edge, other)| (edge - other).abs() < 1e-9));
+        assert_eq!(quarter.certain, Some(quarter.area));
+        assert_eq!(rotated(f64::NAN).certain, None);
+        assert!(rotated(f64::NAN).area.top < 8.1);
     }
 
     #[test]
