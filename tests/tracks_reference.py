@@ -16,12 +16,15 @@ one, the first of them has the id. An id is of one track of a label: of that whi
 Matching, when a frame enters, the best pair first; a detection and a track take part in one pair at most:
  1. the same tracking id, and labels that do not contradict each other; after all other pairs, if the intersection with the
     track's predicted box is less than SAME of the smaller of the two and rule 2 holds for another track that has an id and whose
-    cover has not ended: then the id has probably jumped from one object to the other. The old track stays covered as lost. Where
-    the intersection is less, and the cover of the track has not ended, the place that it leaves stays covered, too, from this frame
-    on, by a copy of the track as it was, without the id: like a lost object, but already replaced, so that it never has the whole
-    frame covered;
+    cover has not ended: then the id has probably jumped from one object to the other. The old track stays covered as lost;
  2. not rule 1, the same label, sides within a factor of MAX_RATIO, and the intersection with the track's predicted box is SAME or
     more of the smaller of the two; the largest IoU first. (A part of a face is within the face.)
+A pair is doubtful by rule 1, because the id may be wrong, and by rule 2 if the track's last detection is more than RECENT ago and
+the IoU with the predicted box is less than IN_PLACE, because the detection may be of another object near the lost one. So,
+after all pairs, the next detection that rule 2 allows for the track of a doubtful pair continues a copy of the track as it was before
+this frame, without the id. If there is no such detection, the copy stays if the pair is doubtful by rule 2, or if its intersection is less than
+SAME of the smaller of the two: like a lost object, but already replaced, so that it never has the whole frame covered. A copy
+covers nothing in the frames up to its last detection before this frame, where the track does.
 A weak detection, one whose confidence is below `min-confidence`, continues a track if no other detection does. What is left
 starts a track, unless it is weak. "The same label" includes that both have none. A detection farther away starts a track even
 if it is of the same object; the lost track stays covered beside it.
@@ -36,6 +39,9 @@ may have ended before; in the frame after its last detection; and while it has t
 Velocity at a detection: the least-squares slope of each edge over the track's detections of similar size in the RECENT
 before it, drawn towards the velocity at the track's previous detection: (S * slope + RIDGE * previous) / (S + RIDGE), with S
 the sum of (time - mean time)^2. The first has 0. So neither two detections nor a sudden partial box make a speed.
+A jump is a detection whose intersection with the predicted box is less than SAME of the smaller of the two. If the jump before it
+was more than RECENT ago, it has 0 like the first, and detections before it do not count for those after it up to the next jump: if
+its id was wrong, it is no movement. Several jumps are a fast movement.
 Prediction from a detection: its box moved by velocity * damped(dt), with damped(dt) = dt * DAMPING / (DAMPING + |dt|), at
 most DAMPING. Backwards: with the slope over the RECENT after it, drawn towards 0.
 
@@ -70,6 +76,7 @@ done here). A frame that enters has no more than 256 detections and 64 that stan
 src/regions/rules.rs).
 Cost of a frame: O(tracks * detections) to match, O(detections kept) to decide; kept are those from RECENT before p on.
 """
+import copy
 import json
 import math
 import sys
@@ -77,7 +84,7 @@ import sys
 MS = 1_000_000
 RECENT, FULL, DAMPING, RIDGE = 300 * MS, 4000 * MS, 500 * MS, (50 * MS) ** 2
 CONTINUED = 1000 * MS
-TRUST, GROWTH, PARTIAL, SAME, MAX_RATIO = 8, 1.2, 1.35, 0.25, 2.0
+TRUST, GROWTH, PARTIAL, SAME, IN_PLACE, MAX_RATIO = 8, 1.2, 1.35, 0.25, 0.5, 2.0
 
 
 def hull(a, b):
@@ -103,6 +110,10 @@ def distance(a, b):
 
 def is_within(a, b, factor):
     return side(a) <= factor * side(b) and side(b) <= factor * side(a)
+
+
+def is_near(a, b):
+    return 0 < intersection(a, b) >= SAME * min(area(a), area(b))
 
 
 def may_be_one(label, other):
@@ -141,21 +152,29 @@ class Track:
         self.is_confirmed, self.is_trusted, self.replaced_at, self.has_ended = False, False, None, False
         # Before this time it covers nothing.
         self.since = 0
+        self.jumped_at, self.moves_since = None, 0
 
-    def left(self, time):
-        """The place that the object leaves by a jump at `time`."""
-        copy = Track(self.seen[0].box, self.label, None, time)
-        copy.seen, copy.first, copy.is_confirmed, copy.is_trusted = list(self.seen), self.first, self.is_confirmed, self.is_trusted
-        copy.replaced_at = copy.since = time
-        return copy
+    def without_id(self):
+        copied = copy.copy(self)
+        copied.seen, copied.tracking_id, copied.since = list(self.seen), None, self.seen[-1].time + 1
+        return copied
 
     def add(self, time, box):
         last, new = self.seen[-1], Seen(time, box)
+        prior = last.velocity
+        if self.has_jumped(time, box):
+            is_first = self.jumped_at is None or time - self.jumped_at > RECENT
+            prior, self.moves_since = ((0.0,) * 4, time) if is_first else (prior, 0)
+            self.jumped_at = time
         self.seen.append(new)
         # Found again, it was not replaced.
         self.is_confirmed, self.replaced_at, self.has_ended = True, None, False
-        new.velocity = slope([one for one in self.seen if time - one.time <= RECENT], new, last.velocity)
+        since = max(time - RECENT, self.moves_since)
+        new.velocity = slope([one for one in self.seen if one.time >= since], new, prior)
         new.full = carry(last.full, last.velocity, time - last.time, box)
+
+    def has_jumped(self, time, box):
+        return not is_near(self.predicted(self.seen[-1], time), box)
 
     def trust(self, at):
         return TRUST * (at.time - self.first)
@@ -211,10 +230,9 @@ class Tracks:
         new, label, tracking_id = detection
         old = track.predicted(track.seen[-1], time)
         common = intersection(old, new)
-        is_near = common > 0 and common >= SAME * min(area(old), area(new))
         if tracking_id is not None and tracking_id == track.tracking_id and may_be_one(label, track.label):
-            return (0, 0.0) if is_near else (2, 0.0)
-        if not is_near or label != track.label or not is_within(track.seen[-1].box, new, MAX_RATIO):
+            return (0, 0.0) if is_near(old, new) else (2, 0.0)
+        if not is_near(old, new) or label != track.label or not is_within(track.seen[-1].box, new, MAX_RATIO):
             return None
         return 1, -common / (area(old) + area(new) - common)
 
@@ -226,8 +244,7 @@ class Tracks:
     def match(self, time, detections, weak):
         pairs, certain, detections = [], len(detections), detections + weak
         same = lambda one, other: one[2] == other[2] and may_be_one(one[1], other[1])
-        near = lambda one, other: 0 < intersection(one, other) >= SAME * min(area(one), area(other))
-        own = lambda i, one: all(j == i or j > i and near(one[0], other[0])
+        own = lambda i, one: all(j == i or j > i and is_near(one[0], other[0])
                                  for j, other in enumerate(detections) if same(one, other))
         detections = [(*one[:2], one[2] if own(i, one) else None) for i, one in enumerate(detections)]
         for i, track in enumerate(self.tracks):
@@ -235,20 +252,35 @@ class Tracks:
             if self.is_recent(track, time) or last == self.last_entered or self.covers_all(track, time):
                 fits = ((self.pair(track, time, detection), j) for j, detection in enumerate(detections))
                 pairs += [((j >= certain, *fit), i, j) for fit, j in fits if fit]
-        used, found = set(), set()
         has_id = lambda track: track.tracking_id is not None and not track.has_ended
         expected = {j for (_, rule, _), i, j in pairs if rule == 1 and has_id(self.tracks[i])}
         pairs = [((weak, 0 if rule == 2 and j not in expected else rule, miss), i, j) for (weak, rule, miss), i, j in pairs]
-        for _, i, j in sorted(pairs):
+        used, found, copies = set(), set(), {}
+
+        def add(track, j):
+            box, label, tracking_id = detections[j]
+            found.add(j)
+            self.take_id(label, tracking_id)
+            track.add(time, box)
+            track.tracking_id = tracking_id if tracking_id is not None else track.tracking_id
+
+        for (_, rule, miss), i, j in sorted(pairs):
             if i not in used and j not in found:
-                used.add(i), found.add(j)
-                track, (box, label, tracking_id) = self.tracks[i], detections[j]
-                self.take_id(label, tracking_id)
-                old = track.predicted(track.seen[-1], time)
-                if not track.has_ended and not near(old, box):
-                    self.tracks.append(track.left(time))
-                track.add(time, box)
-                track.tracking_id = tracking_id if tracking_id is not None else track.tracking_id
+                used.add(i)
+                track = self.tracks[i]
+                is_beside = rule == 1 and time - track.seen[-1].time > RECENT and miss > -IN_PLACE
+                if rule != 1 or is_beside:
+                    copies[i] = track.without_id(), is_beside or track.has_jumped(time, detections[j][0])
+                add(track, j)
+        for (_, rule, _), i, j in sorted(pairs):
+            if rule == 1 and j not in found and i in copies:
+                copied, _ = copies.pop(i)
+                add(copied, j)
+                self.tracks.append(copied)
+        for _, (copied, is_held) in sorted(copies.items()):
+            if is_held:
+                copied.replaced_at = time
+                self.tracks.append(copied)
         for j, (box, label, tracking_id) in enumerate(detections[:certain]):
             if j not in found:
                 self.take_id(label, tracking_id)

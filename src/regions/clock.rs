@@ -29,10 +29,21 @@ pub struct FrameTimes {
     pub now: u64,
 }
 
+impl FrameTimes {
+    /// Ends the span at the next frame: the frame is shown until then, even if it states less.
+    pub fn extend_to(&mut self, next: &Self) {
+        if let Some(((_, end), next)) = self.span.as_mut().zip(next.stream) {
+            *end = (*end).max(next.into());
+        }
+    }
+}
+
 /// The least time that may pass from one frame to the next, in nanoseconds, however short the frames are.
 const LEAST_STEP: u64 = 300_000_000;
 /// The number of usual intervals that may pass from one frame to the next.
 const MOST_INTERVALS: u64 = 4;
+/// The number of frames in succession that may be swapped with an earlier one.
+const MOST_SWAPPED: usize = 4;
 /// The number of latest intervals of which the median is the usual one.
 const INTERVALS: usize = 9;
 
@@ -67,7 +78,8 @@ impl Latest {
 ///
 /// Time passes by timestamps. For a frame without a timestamp it passes by the time for which the frame is shown; if
 /// that is unknown, it does not pass. A timestamp before the latest one counts as the same time, because frames were
-/// swapped. If it is more than `hold-time` before the latest one, the stream begins anew there.
+/// swapped. If it is more than `hold-time` before the latest one, or if more than four frames in succession are before it, the
+/// stream goes on from there.
 ///
 /// From one frame to the next no more time passes than four usual intervals, or 0.3 s if that is longer. The picture says
 /// nothing about a longer time: an object that was held in one frame is probably in the next one, too. So a jump of timestamps
@@ -80,6 +92,8 @@ pub struct Clock {
     intervals: Latest,
     /// The latest timestamp, with the time of the frames without one that followed it.
     latest: Option<u64>,
+    /// The timestamps since the latest one that are before it.
+    swapped: Vec<u64>,
 }
 
 impl Clock {
@@ -91,7 +105,12 @@ impl Clock {
 
     /// The time of the next frame, in nanoseconds since the first one.
     pub fn advance(&mut self, time: &FrameTimes, hold_time: u64) -> u64 {
-        let back = self.back(time);
+        let mut back = self.back(time);
+        if back > 0 && self.swapped.len() == MOST_SWAPPED {
+            self.latest = self.swapped.last().copied();
+            back = self.back(time);
+            self.swapped.clear();
+        }
         let elapsed = match (time.running, self.latest) {
             (Some(now), Some(latest)) => now.saturating_sub(latest),
             // The first timestamp says nothing about the time since the frames without one.
@@ -104,8 +123,14 @@ impl Clock {
             self.intervals.add(elapsed, INTERVALS);
         }
         self.latest = match time.running {
-            Some(_) if back > 0 && back <= hold_time => self.latest,
-            Some(now) => Some(now),
+            Some(now) if back > 0 && back <= hold_time => {
+                self.swapped.push(now);
+                self.latest
+            }
+            Some(now) => {
+                self.swapped.clear();
+                Some(now)
+            }
             None => self.latest.map(|latest| latest.saturating_add(elapsed)),
         };
         self.now = self.now.saturating_add(passed);
@@ -186,6 +211,8 @@ mod tests {
         assert_eq!(times(&[at(920), at(1000), at(0), at(1040)]), [0, 80, 80, 120], "by no more than the hold");
         assert_eq!(times(&[at(0), at(120), at(40), at(80), at(160)]), [0, 120, 120, 120, 160]);
         assert_eq!(times(&[at(5000), at(0), at(40)]), [0, 0, 40], "by more than the hold: another time");
+        let back = [800, 840, 0, 40, 80, 120, 160, 200, 240];
+        assert_eq!(times(&back.map(at)), [0, 40, 40, 40, 40, 40, 80, 120, 160], "the stream has gone back");
     }
 
     #[test]

@@ -31,6 +31,8 @@ const TRUST: u64 = 8;
 const PARTIAL: f64 = 1.35;
 /// The smallest intersection of a detection and the predicted box of its object, as a share of the smaller box.
 const SAME: f64 = 0.25;
+/// The smallest IoU of a detection and the predicted box of an object that was lost, if the object alone can be there.
+const IN_PLACE: f64 = 0.5;
 /// The largest factor by which the sides of two boxes of the same object differ.
 const MAX_RATIO: f64 = 2.0;
 /// The largest number of lost objects that are held one by one. If there are more, the oldest ones are held together,
@@ -127,12 +129,16 @@ struct Track {
     is_trusted: bool,
     /// When another track took its place.
     replaced_at: Option<u64>,
+    /// When its ID was last found where it was not expected. If the ID was wrong, this jump was no movement.
+    jumped_at: Option<u64>,
+    /// Detections before this time say nothing about the velocity: the time of the last jump, until another jump follows soon. Several
+    /// jumps are a fast movement.
+    moves_since: u64,
     /// Whether its cover has ended. A detection may still continue it.
     has_ended: bool,
     /// Whether it stands for several objects.
     is_merged: bool,
-    /// Before this frame it covers nothing. For the place that an object left by a jump, this is the frame of the jump, because the
-    /// object's own track covers the earlier ones.
+    /// Before this frame it covers nothing, because another track covers its object there.
     since: u64,
 }
 
@@ -223,28 +229,51 @@ impl Tracks {
             let by_rule = (is_weak, rule).cmp(&(other_is_weak, other_rule));
             by_rule.then(miss.total_cmp(other_miss)).then((i, j).cmp(&(k, l)))
         });
-        let mut is_used = vec![false; self.tracks.len()];
-        let mut is_found = vec![false; found.len()];
-        for (_, _, i, j) in pairs {
+        let (mut is_used, mut is_found) = (vec![false; self.tracks.len()], vec![false; found.len()]);
+        // The tracks without a doubtful detection: its tracker may have given it a wrong ID, or the object was lost and the detection is
+        // only near its place. And whether they are held if no other detection is in their place.
+        let mut copies: Vec<Option<(Track, bool)>> = vec![None; self.tracks.len()];
+        for &(_, (rule, miss), i, j) in &pairs {
             if is_used[i] || is_found[j] {
                 continue;
             }
             (is_used[i], is_found[j]) = (true, true);
-            self.give_id(&found[j]);
-            let left = self.tracks[i].left_by_jump(now, &found[j]);
-            self.tracks[i].add(now, &found[j]);
-            if let Some(left) = left {
-                self.number = self.number.saturating_add(1);
-                self.tracks.push(Track { number: self.number, ..left });
+            let (track, new) = (&self.tracks[i], &found[j]);
+            let is_lost = now.time - track.last().at.time > RECENT;
+            let is_beside = rule == BY_INTERSECTION && is_lost && miss > -IN_PLACE;
+            if rule != BY_INTERSECTION || is_beside {
+                copies[i] = Some((track.without_id(), is_beside || track.has_jumped(now, new)));
             }
+            self.give_id(new);
+            self.tracks[i].add(now, new);
+        }
+        for &(_, (rule, _), i, j) in &pairs {
+            if rule == BY_INTERSECTION
+                && !is_found[j]
+                && let Some((mut copy, _)) = copies[i].take()
+            {
+                is_found[j] = true;
+                self.give_id(&found[j]);
+                copy.add(now, &found[j]);
+                self.push(copy);
+            }
+        }
+        for (copy, _) in copies.into_iter().flatten().filter(|(_, is_held)| *is_held) {
+            // Like a lost object, but it does not have the whole frame covered.
+            self.push(Track { replaced_at: Some(now.time), ..copy });
         }
         for (new, _) in found.iter().zip(is_found).filter(|(new, is_found)| !new.is_weak && !is_found) {
             self.give_id(new);
-            self.number = self.number.saturating_add(1);
-            self.tracks.push(Track::new(self.number, now, new));
+            self.push(Track::new(now, new));
         }
         self.replace_lost();
         self.merge_oldest(now, holding);
+    }
+
+    /// Adds a track, which gets the next number.
+    fn push(&mut self, track: Track) {
+        self.number = self.number.saturating_add(1);
+        self.tracks.push(Track { number: self.number, ..track });
     }
 
     /// Takes a tracking ID from the tracks that had it, before the track of this detection gets it: it is of one object only.
@@ -330,10 +359,10 @@ impl Tracks {
 }
 
 impl Track {
-    fn new(number: u32, at: Moment, &New { detection, area, tracking_id, .. }: &New) -> Self {
+    fn new(at: Moment, &New { detection, area, tracking_id, .. }: &New) -> Self {
         let seen = Seen { at, area, object: detection.area, velocity: [0.0; 4], full: area };
         Self {
-            number,
+            number: 0,
             label: detection.label.clone(),
             tracking_id,
             first: at.time,
@@ -341,17 +370,18 @@ impl Track {
             is_confirmed: false,
             is_trusted: false,
             replaced_at: None,
+            jumped_at: None,
+            moves_since: 0,
             has_ended: false,
             is_merged: false,
             since: 0,
         }
     }
 
-    /// The place that an object leaves if its ID is now at a place where it is not expected. A tracker may have given the ID to another
-    /// object, so this place is held like that of a lost object. But it does not have the whole frame covered.
-    fn left_by_jump(&self, now: Moment, new: &New) -> Option<Self> {
-        let is_left = !self.has_ended && !is_near(self.predicted(now.time), new.area);
-        is_left.then(|| Self { replaced_at: Some(now.time), since: now.frame, ..self.clone() })
+    /// The track in case that its ID, which says that a detection is of its object, is wrong. In the frames up to its last detection
+    /// the track itself covers the object.
+    fn without_id(&self) -> Self {
+        Self { tracking_id: None, since: self.last().at.frame + 1, ..self.clone() }
     }
 
     /// One track around all of these. It does not move, and no detection continues it. It covers the whole frame for as
@@ -372,6 +402,8 @@ impl Track {
                 is_confirmed: true,
                 is_trusted: true,
                 replaced_at: ends_of_cover.map(|(one, other)| one.max(other)),
+                jumped_at: None,
+                moves_since: 0,
                 has_ended: false,
                 is_merged: true,
                 since: one.since.min(other.since),
@@ -425,14 +457,26 @@ impl Track {
         is_same.then(|| (BY_INTERSECTION, -common / (one + other - common)))
     }
 
-    fn add(&mut self, at: Moment, &New { detection, area, tracking_id, .. }: &New) {
+    /// Whether this detection is not where the object is predicted.
+    fn has_jumped(&self, now: Moment, new: &New) -> bool {
+        !is_near(self.predicted(now.time), new.area)
+    }
+
+    fn add(&mut self, at: Moment, new: &New) {
+        let &New { detection, area, tracking_id, .. } = new;
         let last = self.last();
         let full = carry(last.full, last.velocity, (at.time - last.at.time) as f64, area);
-        let previous = last.velocity;
+        let mut previous = last.velocity;
+        if self.has_jumped(at, new) {
+            let is_first = self.jumped_at.is_none_or(|jumped| at.time - jumped > RECENT);
+            (previous, self.moves_since) = if is_first { ([0.0; 4], at.time) } else { (previous, 0) };
+            self.jumped_at = Some(at.time);
+        }
         self.seen.push(Seen { at, area, object: detection.area, velocity: previous, full });
         // Found again, it was not replaced, and is covered again.
         (self.is_confirmed, self.replaced_at, self.has_ended) = (true, None, false);
-        let recent = self.seen.partition_point(|one| at.time - one.at.time > RECENT);
+        let is_old = |one: &Seen| at.time - one.at.time > RECENT || one.at.time < self.moves_since;
+        let recent = self.seen.partition_point(is_old);
         let velocity = slope(self.seen[recent..].iter(), self.last(), previous);
         self.seen.last_mut().expect("it was just added").velocity = velocity;
         self.tracking_id = tracking_id.or(self.tracking_id);
@@ -1113,6 +1157,58 @@ mod tests {
         tracks.observe(10 * FRAME, SIZE, HOLD, one(800.0).iter().map(certain));
         let counts: Vec<_> = (0..11).map(|_| tracks.resolve(SIZE, HOLD).objects.len()).collect();
         assert_eq!(counts, [1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2]);
+    }
+
+    /// The first frame from `from` on in which the object at 100 is not covered, of 300 frames with these objects.
+    fn uncovered_from(from: u64, holding: Holding, found: impl Fn(u64) -> Vec<(f64, Option<u64>)>) -> u64 {
+        let mut tracks = Tracks::default();
+        let objects = |frame| found(frame).into_iter().map(|(x, id)| detection(face(x).area, id)).collect::<Vec<_>>();
+        let decided = (0..300).map(|frame| push(&mut tracks, frame, holding, &objects(frame)));
+        let open: Vec<u64> =
+            (0..).zip(decided).filter(|(_, one)| !is_covered(one, face(100.0).area)).map(|(i, _)| i).collect();
+        open.into_iter().find(|frame| *frame >= from).unwrap_or(300)
+    }
+
+    /// Whichever object has the number, one that was found for 1.2 s is held for 3 s after the frame 30, or has the whole frame covered.
+    #[test]
+    fn a_wrong_id_does_not_shorten_the_hold() {
+        let (one, two) = (Some(1), Some(2));
+        // Another object comes from behind it and gets its number, and it gets a new one.
+        let switched = |frame: u64| match frame {
+            0..30 => vec![(100.0, one)],
+            30 => vec![(150.0, one), (100.0, two)],
+            _ => vec![(150.0 + 6.0 * (frame - 30) as f64, one)],
+        };
+        assert_eq!(uncovered_from(31, HOLD, switched), 105);
+        // A new object gets its number in the frame in which it is found last.
+        let shifted = |frame: u64| match frame {
+            0..30 => vec![(100.0, one)],
+            30 => vec![(700.0, one), (100.0, two)],
+            _ => vec![(700.0, one)],
+        };
+        assert_eq!([HOLD, COVER].map(|holding| uncovered_from(31, holding, shifted)), [105, 300]);
+        // Its number was another object's, so it has not moved out of the picture.
+        let far = |frame: u64| match frame {
+            0..26 => vec![(900.0, one)],
+            26..31 => vec![(100.0, one)],
+            _ => vec![],
+        };
+        assert_eq!(uncovered_from(31, COVER, far), 300);
+        // Its cover has ended when another object gets its number. Found again without it, it is the same object.
+        let ended = |frame: u64| match frame {
+            0..3 => vec![(100.0, one)],
+            22..25 => vec![(700.0, one)],
+            25 => vec![(100.0, None), (700.0, one)],
+            _ => vec![],
+        };
+        assert_eq!(uncovered_from(25, HOLD, ended), 100);
+        // Another object is first found where it is nearly expected, and walks on.
+        let near = |frame: u64| match frame {
+            0..31 => vec![(100.0, None)],
+            45.. => vec![(150.0 + 6.0 * (frame - 45) as f64, None)],
+            _ => vec![],
+        };
+        assert_eq!(uncovered_from(31, HOLD, near), 105);
     }
 
     /// Where an object lands, its number counts more than a track without a number, which may be a false detection or the same
