@@ -63,7 +63,7 @@ fn outcome(
     let message = regions.post_messages.then(|| region_message::structure(times, regions, cover.as_ref()));
     let outcome = match &cover {
         Some(cover) => {
-            posting::warn(state, session.warnings.of_cover(&settings, cover, times));
+            posting::warn(state, session.warnings.of_cover(&settings, cover, times, format.picture_size));
             hide(state, session, buffer, cover, &format)?
         }
         None => Outcome::Dropped,

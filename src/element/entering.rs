@@ -173,6 +173,17 @@ fn warn(state: &SharedState, session: &mut Session, settings: &Settings, entered
     }
 }
 
+/// Removes pictures and other samples from the tags of an event, such as the cover picture of a file, which may show what is covered:
+/// a muxer would copy them.
+pub fn without_pictures(event: gst::Event) -> gst::Event {
+    let gst::EventView::Tag(tag) = event.view() else { return event };
+    let mut tags = tag.tag_owned();
+    let is_sample = |(_, value): &(_, gst::glib::SendValue)| value.is::<gst::Sample>();
+    let samples: Vec<_> = tags.iter().filter(is_sample).map(|(name, _)| name.to_owned()).collect();
+    samples.into_iter().for_each(|name| tags.make_mut().remove_generic(name));
+    gst::event::Tag::builder(tags).seqnum(event.seqnum()).build()
+}
+
 /// Adds an event after the frames that wait, and pushes the frames that have then waited long enough. If no frame
 /// waits, pushes all frames in flight and returns the event.
 pub fn add_event(state: &SharedState, event: gst::Event) -> Option<gst::Event> {

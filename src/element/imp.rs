@@ -85,6 +85,7 @@ use super::messages::posting;
 use super::messages::qos::Qos;
 use super::properties::param_specs;
 use super::properties::settings::Backend;
+use super::regions::settings::RegionMode;
 use super::state::SharedState;
 use super::timer::RunningClock;
 use crate::floats::DefaultFloats;
@@ -250,7 +251,7 @@ impl BaseTransformImpl for SharedState {
     }
 
     fn sink_event(&self, event: gst::Event) -> bool {
-        use gst::EventType::{Caps, Eos, FlushStop, SegmentDone};
+        use gst::EventType::{Caps, Eos, FlushStop, SegmentDone, Tag};
         let _floats = DefaultFloats::set();
         match event.type_() {
             FlushStop => lifecycle::flush(self),
@@ -267,6 +268,11 @@ impl BaseTransformImpl for SharedState {
                 {
                     leaving::drain(self);
                 }
+            }
+            Tag if self.settings().regions.mode != RegionMode::Frame => {
+                let event = entering::without_pictures(event);
+                let Some(event) = entering::add_event(self, event) else { return true };
+                return self.parent_sink_event(event);
             }
             _ if event.is_serialized() => {
                 if let gst::EventView::Segment(segment) = event.view() {

@@ -188,6 +188,9 @@ fn pop(state: &SharedState, session: &mut Session, due: Due) -> Option<Leaving> 
                 let promised = published.latency.promised(state.timer.now());
                 posting::warn(state, session.warnings.of_ignored_latency(promised, published.latency.own));
             }
+            if let Some(next) = session.queue.waiting.front() {
+                frame.entered.times.extend_to(&next.entered.times);
+            }
             let events = std::mem::take(&mut frame.events);
             let decided = deciding::decide(state, session, frame);
             session.queue.leaving.push_back(Leaving::Frame(decided));

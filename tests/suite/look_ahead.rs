@@ -43,6 +43,37 @@ fn frames_and_events_leave_in_the_order_in_which_they_entered() {
     ]);
 }
 
+/// A recording of a screen has no frames while nothing changes. A frame is shown up to the next one, whatever its duration says.
+#[test]
+fn a_zone_counts_in_the_frame_that_is_shown_at_its_time() {
+    let zone = |time: &str| format!("look-ahead=1 zones=<[zone,x=0.0,y=0.0,width=0.25,height=0.5{time}]>");
+    for (time, second) in [(",start=2.0,end=3.0", "1:25x31+0+0"), (",start=4.0", "1:open"), (",end=0.04", "1:open")] {
+        let first = if time == ",end=0.04" { "0:25x31+0+0" } else { "0:open" };
+        let third = if time == ",start=4.0" { "100:25x31+0+0" } else { "100:open" };
+        let left = format!("{first} {second} {third} eos");
+        Stream::gray(&zone(time)).plays(&[("frame@0 frame@1 frame@100 eos", &left)]);
+    }
+}
+
+/// The cover picture of a file may show what is covered.
+#[test]
+fn pictures_are_removed_from_tags() {
+    init();
+    let sample = gst::Sample::builder().buffer(&gst::Buffer::from_slice([1; 9])).build();
+    for (properties, is_kept) in [("", false), ("region-mode=frame sigma=3", true)] {
+        let mut stream = Stream::gray(properties);
+        let mut tags = gst::TagList::new();
+        let list = tags.make_mut();
+        list.add::<gst::tags::Title>(&"a title", gst::TagMergeMode::Append);
+        list.add::<gst::tags::Image>(&sample, gst::TagMergeMode::Append);
+        assert!(stream.harness.push_event(gst::event::Tag::new(tags)));
+        stream.enter("frame");
+        let left = stream.element.static_pad("src").unwrap().sticky_event::<gst::event::Tag>(0).expect("tags");
+        assert_eq!(left.tag().get::<gst::tags::Title>().unwrap().get(), "a title");
+        assert_eq!(left.tag().get::<gst::tags::Image>().is_some(), is_kept, "{properties}");
+    }
+}
+
 #[test]
 fn a_flush_drops_frames_and_keeps_sticky_events() {
     let mut stream = Stream::gray("look-ahead=5");

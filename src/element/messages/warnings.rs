@@ -43,6 +43,8 @@ pub enum Warning {
     PlanesLeftOut,
     /// A blur is too small to change the samples that it covers.
     BlurTooSmall,
+    /// The blur of a background is weak for the size of the picture.
+    WeakBackground,
     /// The mosaics of a frame were joined to one.
     Mosaics,
     /// A frame has more detections than are followed one by one.
@@ -150,6 +152,10 @@ struct DetectionTally {
 /// There is a warning after this time without zones and detections, in nanoseconds, and this number of frames.
 const WARN_AFTER: u64 = 2_000_000_000;
 const WARN_AFTER_FRAMES: u64 = 10;
+/// A blur of a background is weak if sigma times this is less than the picture's shorter side; and the divisor of that side for a
+/// sigma that hides more.
+const WEAK_BACKGROUND: f64 = 100.0;
+const BACKGROUND: u32 = 24;
 const TO_THE_END: &str = "up to the end of the stream";
 /// The assumed duration of a frame whose duration is unknown, in nanoseconds.
 const ASSUMED_FRAME: u64 = WARN_AFTER / 60;
@@ -384,7 +390,14 @@ impl Warnings {
     }
 
     /// The warnings that a cover hides nothing, or that a blur does not change the samples that it covers.
-    pub fn of_cover(&mut self, settings: &Settings, cover: &FrameCover, times: &FrameTimes) -> Vec<String> {
+    /// `size` is that of the picture.
+    pub fn of_cover(
+        &mut self,
+        settings: &Settings,
+        cover: &FrameCover,
+        times: &FrameTimes,
+        size: (u32, u32),
+    ) -> Vec<String> {
         let is_zone = |region: &FrameRegion| region.origin == Origin::Zone;
         self.has_covered = true;
         self.has_active_zone |= cover.part == CoveredPart::Frame || cover.regions.iter().any(is_zone);
@@ -404,6 +417,7 @@ impl Warnings {
             self.once(Warning::Mosaics, || cover.is_joined.then(|| JOINED_MOSAICS.to_owned())),
             self.once(Warning::PlanesLeftOut, || planes_left_out(left_out)),
             self.once(Warning::BlurTooSmall, || blur_too_small(settings, too_small)),
+            self.once(Warning::WeakBackground, || weak_background(settings, cover, size)),
         ];
         texts.into_iter().flatten().collect()
     }
@@ -561,6 +575,19 @@ fn blur_too_small(settings: &Settings, channels: Selection) -> Option<String> {
         "the blur does not change {names} in the covered parts: sigma={sigma}, kernel-size={kernel_size}{strength} are too small; \
          {cure}{or_strength}"
     ))
+}
+
+fn weak_background(settings: &Settings, cover: &FrameCover, (width, height): (u32, u32)) -> Option<String> {
+    let (side, Settings { sigma, regions, .. }) = (width.min(height), settings);
+    let is_blur =
+        regions.cover == CoverKind::Blur && cover.part == CoveredPart::Outside && cover.covered() == "outside";
+    (is_blur && sigma * WEAK_BACKGROUND < f64::from(side)).then(|| {
+        format!(
+            "the background may stay recognisable: sigma={sigma} is small for a picture of {width}x{height}, and strength does not \
+             apply to backgrounds; set sigma to {} or more",
+            side.div_ceil(BACKGROUND)
+        )
+    })
 }
 
 /// The line of the log about a kernel that is too small.
