@@ -145,8 +145,8 @@ static PROPERTIES: LazyLock<Vec<(ParamSpec, Option<Accessor>)>> = LazyLock::new(
             property and cover every channel, alpha included";
         Some(|s| &mut s.alpha) => ParamSpecEnum::builder::<Alpha>("alpha").mutable_playing(),
             "Alpha", "How the blur treats colour in formats with alpha. straight: each channel is blurred by itself; \
-            premultiply: each colour is weighted by its alpha. Only region-mode=frame uses it: regions are always \
-            blurred as with straight";
+            premultiply: each colour is weighted by its alpha, and stays as it is where all alpha nearby is 0. Only \
+            region-mode=frame uses it: regions are always blurred as with straight";
         Some(|s| &mut s.backend) => ParamSpecEnum::builder::<Backend>("backend").mutable_ready(),
             "Backend", "Backend; auto uses CUDA if available, else the CPU. The output is the same";
         Some(|s| &mut s.cuda_device_id) => ParamSpecInt::builder("cuda-device-id")
@@ -174,7 +174,8 @@ static PROPERTIES: LazyLock<Vec<(ParamSpec, Option<Accessor>)>> = LazyLock::new(
         Some(|s| &mut s.regions_mut().zones) => ParamSpecArray::builder("zones").mutable_playing(),
             "Zones", "Rectangles at fixed places, which are covered (with region-mode=outside: shown). x, y, width \
             and height are fractions of the picture's width and height: <[zone,x=0.1,y=0.1,width=0.3,height=0.4]>. \
-            Optional fields are start and end, which are stream times in seconds, and name, which messages repeat";
+            Optional fields are start and end, which are stream times in seconds (with look-ahead=1 also right for a \
+            picture that is shown for long), and name, which messages repeat";
         Some(|s| &mut s.regions_mut().labels) => ParamSpecString::builder("labels")
             .default_value(Some("")).mutable_playing(),
             "Labels", "Comma-separated labels of the detections to select; empty selects all. A detection without a \
@@ -183,7 +184,7 @@ static PROPERTIES: LazyLock<Vec<(ParamSpec, Option<Accessor>)>> = LazyLock::new(
         Some(|s| &mut s.regions_mut().min_confidence) => ParamSpecDouble::builder("min-confidence")
             .minimum(0.0).maximum(1.0).mutable_playing(),
             "Minimum confidence", "Lowest confidence with which a detection starts a cover. Weaker detections only \
-            continue the cover of an object that has one. A detection that has no confidence starts a cover, too. \
+            continue an object that was detected before. A detection that has no confidence starts a cover, too. \
             With region-mode=outside, weaker detections are not shown; if the value is above 0, detections without a \
             confidence are not shown either";
         Some(|s| &mut s.regions_mut().expand) => ParamSpecDouble::builder("expand")
