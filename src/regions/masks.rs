@@ -314,7 +314,7 @@ mod tests {
             assert_eq!(masks.part(&image, |id| id == 9, Some(beside)), Ok(None), "{beside:?}");
         }
         // The rectangle of two samples has neither of them in its middle.
-        let ids = [[9, 0, 0, 9].map(u16::from), [0; 4]].concat();
+        let ids = vec![9, 0, 0, 9, 0, 0, 0, 0];
         let apart = IdImage::new(4, ids, area).unwrap();
         let has = |left: f64, right: f64| apart.has(|id| id == 9, Area { left, right, ..area });
         assert_eq!([has(0.0, 3.0), has(5.0, 11.0), has(11.0, 13.0)], [true, false, true]);
