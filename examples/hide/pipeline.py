@@ -18,8 +18,8 @@ from .terminal import Full, Refused, count
 
 def cover(setup, path, descriptor, progress):
     """Writes the covered video to an open file. After a failure, tries host memory instead of CUDA memory, then the other
-    encoders, then sound that is encoded again, then a result without sound. Searches every frame if a frame that is shown for long
-    was not searched. Returns the Work."""
+    encoders, then sound that is encoded again, then a result without sound. Searches every frame finely if one is shown for long.
+    Returns the Work."""
     input, with_sound, copies, reason = Input(path), setup.sound, True, None
     is_on_device = not setup.is_scaled
     encoders = (setup.ten_bit_encoders if input.bits > 8 else []) + setup.encoders
@@ -34,6 +34,11 @@ def cover(setup, path, descriptor, progress):
             raise
         except Unsearched:
             every = 1
+            # With B-frames, MP4 would be too short if one of the last pictures is shown for long. Without them, it would lose a last
+            # picture of no duration.
+            if work.ends[-1] > work.pushed[-1]:
+                encoders = [encoder._replace(settings=f"{encoder.settings} bframes=0") if encoder.element == "x264enc" else encoder
+                            for encoder in encoders]
             continue
         except Refused as refused:
             if work.is_on_device:
@@ -56,7 +61,7 @@ def cover(setup, path, descriptor, progress):
 
 
 class Unsearched(Exception):
-    """A frame that is shown for long was not searched."""
+    """A frame that is shown for long may not have been searched, or not finely."""
 
 
 def versions(work):
@@ -118,13 +123,18 @@ class Work:
         self.handlers = [self.source.connect(name, method) for name, method in (
             ("autoplug-query", self.answer), ("pad-added", self.add_stream), ("no-more-pads", self.check_streams))]
         if every and not replayed:
-            self.pipeline.get_by_name("detector").set_property("every", every)
+            detector = self.pipeline.get_by_name("detector")
+            detector.set_property("every", every)
+            detector.set_property("fine-every", 1)
         self.probes = []
         self.watch_events(self.video.get_static_pad("sink"), self.copy_tags)
         self.watch_events(self.pipeline.get_by_name("encoder").get_static_pad("sink"), self.drop_tags)
         self.watch_events(self.blur.get_static_pad("sink"), self.set_sigma)
         self.watch_events(self.blur.get_static_pad("src"), self.check_size)
         self.watch_events(self.pipeline.get_by_name("head").get_static_pad("src"), self.note_size)
+        # Demuxers send GAP events ahead of frames that a decoder holds, and the blur would then not wait for these.
+        self.watch_events(self.pipeline.get_by_name("head").get_static_pad("src"),
+                          lambda _, event: event.type == Gst.EventType.GAP or None)
         self.watch("video", "sink", self.count_up("read"))
         self.watch("video", "sink", self.note_captions)
         self.watch("head", "src", self.count_up("decoded"))
@@ -352,11 +362,12 @@ class Work:
                 self.notes.append(f"in {count(faceless, 'frame')} no face was found: {self.setup.job['faceless']}")
 
     def shows_unsearched(self):
-        """Returns whether a frame that may not have been searched is shown for more than 250 ms. The detector cannot know that when
-        it gets the frame. It searches each frame that comes more than 125 ms after the one before."""
-        times = [*self.pushed, max(self.input.duration, self.pushed[-1])]
-        return any(now - before <= Gst.SECOND // 8 and after - now > Gst.SECOND // 4
-                   for before, now, after in zip(times, times[1:], times[2:]))
+        """Returns whether a frame is shown for more than 250 ms, and for longer than usual. The detector cannot know that when it gets
+        the frame."""
+        # Sound is often a little longer than pictures.
+        times = [*self.pushed, max(self.input.duration - Gst.SECOND, self.pushed[-1])]
+        steps = [after - before for before, after in zip(times, times[1:])]
+        return max(steps) > max(Gst.SECOND // 4, 4 * statistics.median(steps))
 
     def remarks(self):
         """Returns how the pictures of the result differ from those of the input, apart from the covers."""
