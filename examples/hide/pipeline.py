@@ -132,9 +132,6 @@ class Work:
         self.watch_events(self.blur.get_static_pad("sink"), self.set_sigma)
         self.watch_events(self.blur.get_static_pad("src"), self.check_size)
         self.watch_events(self.pipeline.get_by_name("head").get_static_pad("src"), self.note_size)
-        # Demuxers send GAP events ahead of frames that a decoder holds, and the blur would then not wait for these.
-        self.watch_events(self.pipeline.get_by_name("head").get_static_pad("src"),
-                          lambda _, event: event.type == Gst.EventType.GAP or None)
         self.watch("video", "sink", self.count_up("read"))
         self.watch("video", "sink", self.note_captions)
         self.watch("head", "src", self.count_up("decoded"))

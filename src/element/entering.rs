@@ -188,10 +188,11 @@ pub fn without_pictures(event: gst::Event) -> gst::Event {
 /// waits, pushes all frames in flight and returns the event.
 pub fn add_event(state: &SharedState, event: gst::Event) -> Option<gst::Event> {
     let mut event = Some(event);
+    let is_live = state.published().latency.upstream().is_some();
     let waits = state.with_session(|session| {
         let is_reverse = session.timing.segment.rate() < 0.0;
         match (session.queue.waiting.back_mut(), event.take()) {
-            (Some(frame), Some(event)) => frame.add_event(event, is_reverse),
+            (Some(frame), Some(event)) => frame.add_event(event, is_reverse, is_live),
             (_, not_added) => event = not_added,
         }
     });

@@ -102,12 +102,15 @@ impl Queue {
 }
 
 impl WaitingFrame {
-    /// Adds an event that follows the frame. A GAP event says that no frame comes for some time. The frames that are
-    /// missing in the gap count as later frames, because frames may not wait longer than the latency that the element
+    /// Adds an event that follows the frame. A GAP event says that no frame comes for some time. In a live stream, the frames that
+    /// are missing in the gap count as later frames, because frames may not wait longer than the latency that the element
     /// reports. They are counted from this frame on, since several gaps may lie within the time of one frame. A gap of
-    /// unknown time counts as one frame.
-    pub fn add_event(&mut self, event: gst::Event, is_reverse: bool) {
-        if let gst::EventView::Gap(gap) = event.view() {
+    /// unknown time counts as one frame. In a file, frames wait through a gap: a demuxer sends it ahead of the frames that the
+    /// decoder holds.
+    pub fn add_event(&mut self, event: gst::Event, is_reverse: bool, is_live: bool) {
+        if let gst::EventView::Gap(gap) = event.view()
+            && is_live
+        {
             // The times of the event are in another segment then.
             let is_comparable = !self.events.iter().any(|event| event.type_() == gst::EventType::Segment);
             let (start, duration) = gap.get();

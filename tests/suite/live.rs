@@ -291,13 +291,13 @@ fn frames_are_shown_until_the_next_one() {
                 stream.push_as_is(if frame >= found { with_roi(buffer, "face", FACE) } else { buffer });
             }
         };
-        // A gap counts as the frames that it lacks: frame 45 leaves when frame 60 has come.
+        // A gap is no frame here: frame 44 leaves when 15 frames have come, the last of which is frame 60.
         let mut stream = rated(rate as i32, "");
         push(&mut stream, 0..50, 60);
         stream.send(gst::event::Gap::builder(at(50, 30)).duration(at(1, 30)).build());
         push(&mut stream, 51..80, 60);
         stream.enter("eos");
-        assert_eq!(first_covered(&mut stream), Some(45), "{rate}");
+        assert_eq!(first_covered(&mut stream), Some(44), "{rate}");
 
         // A zone that begins and ends within the time of a frame, one that begins within it, and the warning of what is not covered.
         for (zones, frames) in [("start=2.005,end=2.025", vec![60]), ("start=1.02,end=1.04", vec![30, 31])] {

@@ -174,8 +174,8 @@ static PROPERTIES: LazyLock<Vec<(ParamSpec, Option<Accessor>)>> = LazyLock::new(
         Some(|s| &mut s.regions_mut().zones) => ParamSpecArray::builder("zones").mutable_playing(),
             "Zones", "Rectangles at fixed places, which are covered (with region-mode=outside: shown). x, y, width \
             and height are fractions of the picture's width and height: <[zone,x=0.1,y=0.1,width=0.3,height=0.4]>. \
-            Optional fields are start and end, which are stream times in seconds (with look-ahead=1 also right for a \
-            picture that is shown for long), and name, which messages repeat";
+            Optional fields are start and end, which are stream times in seconds (with look-ahead=1 also right in \
+            files whose pictures are shown for long), and name, which messages repeat";
         Some(|s| &mut s.regions_mut().labels) => ParamSpecString::builder("labels")
             .default_value(Some("")).mutable_playing(),
             "Labels", "Comma-separated labels of the detections to select; empty selects all. A detection without a \
