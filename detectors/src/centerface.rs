@@ -25,6 +25,8 @@ static CAT: LazyLock<gst::DebugCategory> =
 
 /// The smallest side of the part of a frame in which a small face is searched again, in pixels of the searched picture.
 const NEAR: f64 = 64.;
+/// A search is a fine one, whatever `fine-every`, if the last fine one is so long ago: in slow videos a few searches are a long time.
+const FINE: gst::ClockTime = gst::ClockTime::from_mseconds(700);
 /// Faces of more than the picture are found in a smaller picture only. So each search also searches a picture of this share of the size,
 /// for faces whose height is at least this share of the frame's shorter side.
 const COARSE: f64 = 0.3;
@@ -57,8 +59,10 @@ struct State {
     /// The faces of the last search, and whether that search was an additional one.
     faces: Vec<Face>,
     is_additional: bool,
-    /// The number of searches until the next one at twice the size; and the faces that the last search found only at that size.
+    /// The number of searches until the next one at twice the size, and the time of the last one; and the faces that the last search
+    /// found only at that size.
     to_fine: u32,
+    fine_at: Option<gst::ClockTime>,
     small: Vec<Face>,
 }
 
@@ -358,11 +362,14 @@ impl State {
         }
         let fine = (2. * scale).min(1.);
         let large = found.len();
+        let since = buffer.pts().zip(self.fine_at).and_then(|(now, then)| now.checked_sub(then));
         let left = self.to_fine.min(settings.fine_every - 1);
         let parts: Vec<_> = before.iter().map(|face| around(face, full, fine)).collect();
         let area = |[_, _, width, height]: [u32; 4]| u64::from(width) * u64::from(height);
         // In a crowd the parts together are no smaller than the frame.
-        let mut is_fine = left == 0 || parts.iter().copied().map(area).sum::<u64>() >= area(whole);
+        let mut is_fine = left == 0
+            || since.is_none_or(|since| since >= FINE)
+            || parts.iter().copied().map(area).sum::<u64>() >= area(whole);
         if !is_fine {
             for part in parts {
                 join(&mut found, &self.search_part(buffer, &info, part, fine, settings.threshold)?);
@@ -373,6 +380,9 @@ impl State {
         is_fine |= !before.iter().all(is_found);
         if is_fine {
             join(&mut found, &self.search_part(buffer, &info, whole, fine, settings.threshold)?);
+        }
+        if is_fine {
+            self.fine_at = buffer.pts();
         }
         self.to_fine = if is_fine { settings.fine_every } else { left } - 1;
         self.small = found[large..].to_vec();

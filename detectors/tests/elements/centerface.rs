@@ -201,6 +201,10 @@ pub fn small_faces_are_found_at_twice_the_size_and_around_their_place(model: &Pa
             let is_around = sides[0] < x && x < sides[2] && sides[1] < y && y < sides[3] && sides[2] - sides[0] < 60.;
             assert!(label == "face" && is_around, "{boxes:?}");
         }
+        // In a slow video every search is a fine one.
+        let mut slow = detector(model, &[("fine-every", 1000)], sample.caps().unwrap());
+        slow.search(frame(&blank("I420", [1920, 1080]), 0));
+        assert_eq!(boxes(&slow.search(frame(&sample, 1000)))[0].0, "face");
     }
 }
 
