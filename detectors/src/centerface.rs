@@ -23,6 +23,8 @@ use crate::{
 static CAT: LazyLock<gst::DebugCategory> =
     LazyLock::new(|| gst::DebugCategory::new("centerface", gst::DebugColorFlags::empty(), Some("Finds faces")));
 
+/// A face is small if its longer side is shorter than this, in pixels of the picture of `size`: the search at this size may lose it.
+const SMALL: f64 = 24.;
 /// The smallest side of the part of a frame in which a small face is searched again, in pixels of the searched picture.
 const NEAR: f64 = 64.;
 /// A search is a fine one, whatever `fine-every`, if the last fine one is so long ago: in slow videos a few searches are a long time.
@@ -59,8 +61,8 @@ struct State {
     /// The faces of the last search, and whether that search was an additional one.
     faces: Vec<Face>,
     is_additional: bool,
-    /// The number of searches until the next one at twice the size, and the time of the last one; and the faces that the last search
-    /// found only at that size.
+    /// The number of searches until the next one at twice the size, and the time of the last one; and the small faces of the last
+    /// search.
     to_fine: u32,
     fine_at: Option<gst::ClockTime>,
     small: Vec<Face>,
@@ -361,7 +363,7 @@ impl State {
             return Ok(found);
         }
         let fine = (2. * scale).min(1.);
-        let large = found.len();
+        let plain = found.len();
         let since = buffer.pts().zip(self.fine_at).and_then(|(now, then)| now.checked_sub(then));
         let left = self.to_fine.min(settings.fine_every - 1);
         let parts: Vec<_> = before.iter().map(|face| around(face, full, fine)).collect();
@@ -385,7 +387,9 @@ impl State {
             self.fine_at = buffer.pts();
         }
         self.to_fine = if is_fine { settings.fine_every } else { left } - 1;
-        self.small = found[large..].to_vec();
+        let side = |[left, top, right, bottom]: [f64; 4]| (right - left).max(bottom - top) * scale;
+        let is_small = |&(i, face): &(usize, &Face)| i >= plain || side(face.sides) < SMALL;
+        self.small = found.iter().enumerate().filter(is_small).map(|(_, face)| *face).collect();
         Ok(found)
     }
 
