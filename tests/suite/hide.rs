@@ -370,24 +370,26 @@ fn write_chapters(file: &Path) {
     play(&pipeline);
 }
 
-/// Writes a file of 20 frames of which the fifteenth and three more have times that came before.
-fn write_steps(file: &Path) {
-    let pipeline = pipeline(&format!(
-        "appsrc name=source format=time caps=video/x-raw,format=I420,width=64,height=48,framerate=10/1 ! jpegenc ! \
-         matroskamux ! filesink location={}",
-        file.display()
-    ));
+/// Writes a file of frames, each with a time in milliseconds, from caps and through elements.
+fn write_frames(file: &Path, elements: &str, frames: impl Iterator<Item = (u64, Vec<u8>)>) {
+    let ends = ["appsrc name=source format=time caps", "matroskamux ! filesink location"];
+    let pipeline = pipeline(&format!("{}={elements} ! {}={}", ends[0], ends[1], file.display()));
     let source = pipeline.by_name("source").unwrap().downcast::<gst_app::AppSrc>().unwrap();
     pipeline.set_state(gst::State::Playing).unwrap();
-    for frame in 0..20 {
-        let mut buffer = gst::Buffer::from_mut_slice(vec![128; 64 * 48 * 3 / 2]);
-        let buffer_ref = buffer.get_mut().unwrap();
-        buffer_ref.set_pts(gst::ClockTime::from_mseconds(100 * if frame < 14 { frame } else { frame - 4 }));
-        buffer_ref.set_duration(gst::ClockTime::from_mseconds(100));
+    for (milliseconds, bytes) in frames {
+        let mut buffer = gst::Buffer::from_mut_slice(bytes);
+        buffer.get_mut().unwrap().set_pts(gst::ClockTime::from_mseconds(milliseconds));
         source.push_buffer(buffer).unwrap();
     }
     source.end_of_stream().unwrap();
     play(&pipeline);
+}
+
+/// Writes a file of 20 frames of which the fifteenth and three more have times that came before.
+fn write_steps(file: &Path) {
+    let times = (0..20).map(|frame| 100 * if frame < 14 { frame } else { frame - 4 });
+    let frames = times.map(|time| (time, vec![128; 64 * 48 * 3 / 2]));
+    write_frames(file, "video/x-raw,format=I420,width=64,height=48,framerate=10/1 ! jpegenc", frames);
 }
 
 /// A picture that comes 33 ms after the one before and stays for 2 s is searched, though its detector cannot know how long it stays.
@@ -398,25 +400,11 @@ fn a_picture_that_stays_is_searched() {
         return;
     }
     workspace.write_faces(&[("neither", 1)]);
-    let pipeline = pipeline(&format!(
-        "appsrc name=source format=time caps=image/jpeg,width=960,height=400,framerate=30/1 ! jpegdec ! x264enc ! matroskamux ! \
-         filesink location={}",
-        workspace.0.join("stays.mkv").display()
-    ));
-    let source = pipeline.by_name("source").unwrap().downcast::<gst_app::AppSrc>().unwrap();
-    pipeline.set_state(gst::State::Playing).unwrap();
     let picture = |name: &str| fs::read(workspace.0.join(name)).unwrap();
-    let [neither, face] = [picture("neither.jpg"), picture("left.jpg")];
-    for (milliseconds, picture) in (0..10)
-        .map(|frame| (33 * frame, if frame == 9 { &face } else { &neither }))
-        .chain([(2300, &neither), (2333, &neither)])
-    {
-        let mut buffer = gst::Buffer::from_mut_slice(picture.clone());
-        buffer.get_mut().unwrap().set_pts(gst::ClockTime::from_mseconds(milliseconds));
-        source.push_buffer(buffer).unwrap();
-    }
-    source.end_of_stream().unwrap();
-    play(&pipeline);
+    let times = (0..10).map(|frame| 33 * frame).chain([2300, 2333]);
+    let frames = times.map(|time| (time, picture(if time == 297 { "left.jpg" } else { "neither.jpg" })));
+    let elements = "image/jpeg,width=960,height=400,framerate=30/1 ! jpegdec ! x264enc";
+    write_frames(&workspace.0.join("stays.mkv"), elements, frames);
     let (_, stdout, _) = hide(&workspace, "stays.mkv --out=out");
     assert!(stdout.contains("stays.mkv: 12 frames, 1 object found"), "{stdout}");
     workspace.stdout("hide.py --verify --out=out");

@@ -46,12 +46,13 @@ fn frames_and_events_leave_in_the_order_in_which_they_entered() {
 /// A recording of a screen has no frames while nothing changes. A frame is shown up to the next one, whatever its duration says.
 #[test]
 fn a_zone_counts_in_the_frame_that_is_shown_at_its_time() {
-    let zone = |time: &str| format!("look-ahead=1 zones=<[zone,x=0.0,y=0.0,width=0.25,height=0.5{time}]>");
-    for (time, second) in [(",start=2.0,end=3.0", "1:25x31+0+0"), (",start=4.0", "1:open"), (",end=0.04", "1:open")] {
-        let first = if time == ",end=0.04" { "0:25x31+0+0" } else { "0:open" };
-        let third = if time == ",start=4.0" { "100:25x31+0+0" } else { "100:open" };
-        let left = format!("{first} {second} {third} eos");
-        Stream::gray(&zone(time)).plays(&[("frame@0 frame@1 frame@100 eos", &left)]);
+    for (time, left) in [
+        ("start=2.0,end=3.0", "0:open 1:25x31+0+0 100:open eos"),
+        ("start=4.0", "0:open 1:open 100:25x31+0+0 eos"),
+        ("end=0.04", "0:25x31+0+0 1:open 100:open eos"),
+    ] {
+        let zone = format!("look-ahead=1 zones=<[zone,x=0.0,y=0.0,width=0.25,height=0.5,{time}]>");
+        Stream::gray(&zone).plays(&[("frame@0 frame@1 frame@100 eos", left)]);
     }
 }
 
