@@ -286,7 +286,7 @@ fn upstream_is_asked_for_as_many_buffers() {
 }
 
 /// A stream that has answered that it is live.
-fn live(mut stream: Stream) -> Stream {
+fn live(stream: Stream) -> Stream {
     stream.harness.query_latency();
     stream
 }
