@@ -29,8 +29,8 @@ const SMALL: f64 = 24.;
 const NEAR: f64 = 64.;
 /// A search is a fine one, whatever `fine-every`, if the last fine one is so long ago: in slow videos a few searches are a long time.
 const FINE: gst::ClockTime = gst::ClockTime::from_mseconds(700);
-/// Faces of more than the picture are found in a smaller picture only. So each search also searches a picture of this share of the size,
-/// for faces whose height is at least this share of the frame's shorter side.
+/// A face that is higher than the picture is found in a smaller picture only. So each search also searches a picture of this share of
+/// the size, for faces whose height is at least this share of the frame's shorter side.
 const COARSE: f64 = 0.3;
 const CLOSE: f64 = 0.5;
 /// The largest number of threads by default. The decoder, the blur and the encoder run at the same time as a search.

@@ -16,7 +16,7 @@ const MOST: usize = 2000;
 /// The side of a cell, in pixels of the searched picture.
 const CELL: f64 = 4.;
 /// A box is of the same face as another one if the area of their intersection is at least `SHARED` of the area that they cover together,
-/// or at least `INSIDE` of the box. More of a box never counts as covered by the box of another face.
+/// or at least `INSIDE` of the box.
 const SHARED: f64 = 0.4;
 const INSIDE: f64 = 0.8;
 

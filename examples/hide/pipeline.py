@@ -23,17 +23,17 @@ def cover(setup, path, descriptor, progress):
     input, with_sound, copies, reason = Input(path), setup.sound, True, None
     is_on_device = not setup.is_scaled
     encoders = (setup.ten_bit_encoders if input.bits > 8 else []) + setup.encoders
-    every = None
+    is_thorough = False
     while True:
         os.ftruncate(descriptor, 0)
         os.lseek(descriptor, 0, os.SEEK_SET)
-        work = Work(setup, encoders[0], input, descriptor, with_sound, is_on_device, copies, every)
+        work = Work(setup, encoders[0], input, descriptor, with_sound, is_on_device, copies, is_thorough)
         try:
             work.run(progress)
         except (Full, Stuck):
             raise
         except Unsearched:
-            every = 1
+            is_thorough = True
             # With B-frames, MP4 would be too short if one of the last pictures is shown for long. Without them, it would lose a last
             # picture of no duration.
             if work.ends[-1] > work.pushed[-1]:
@@ -74,16 +74,16 @@ def versions(work):
 class Work:
     """The pipeline that covers one file and writes the result to an open file. `notes` are sentences about the result."""
 
-    def __init__(self, setup, encoder, input, descriptor, with_sound, is_on_device=False, copies=True, every=None):
+    def __init__(self, setup, encoder, input, descriptor, with_sound, is_on_device=False, copies=True, is_thorough=False):
         self.setup, self.input, self.encoder, self.notes = setup, input, encoder, []
         self.muxer = encoder.muxer
         # The detections of each frame; and pictures of them, until the message about their frame comes.
         self.detections, self.crops = [], {}
         replayed = setup.on_pipeline
         known, first = (replayed.attached, replayed.first_number) if replayed else ({}, 1)
-        # One frame of so many is searched, and a frame so long after the one before that the next search would be late.
-        self.every = every or setup.settings.get("every", 1)
-        self.report = Report(self.every, self.look, known, itertools.count(first))
+        # Whether every frame is searched, and finely, whatever the settings.
+        self.is_thorough = is_thorough
+        self.report = Report(1 if is_thorough else setup.settings.get("every", 1), self.look, known, itertools.count(first))
         # Streams of the input that are in the result, or that the user does not want in it.
         self.used_streams = {name for name, kind in input.streams.items() if kind == "sound" and not setup.sound}
         self.has_sound = self.has_copied_sound = self.has_captions = False
@@ -122,9 +122,9 @@ class Work:
         self.source.set_property("uri", input.uri)
         self.handlers = [self.source.connect(name, method) for name, method in (
             ("autoplug-query", self.answer), ("pad-added", self.add_stream), ("no-more-pads", self.check_streams))]
-        if every and not replayed:
+        if is_thorough:
             detector = self.pipeline.get_by_name("detector")
-            detector.set_property("every", every)
+            detector.set_property("every", 1)
             detector.set_property("fine-every", 1)
         self.probes = []
         self.watch_events(self.video.get_static_pad("sink"), self.copy_tags)
@@ -348,7 +348,8 @@ class Work:
         if not is_told or not self.decoded == len(self.pushed) == self.encoded:
             raise Refused(f"of {count(self.decoded, 'frame')} {len(self.pushed)} were covered and {self.encoded} written: "
                           "that is an error of this program; please report it")
-        if self.every > 1 and not self.setup.on_pipeline and self.shows_unsearched():
+        may_skip = "every" in self.setup.settings and not self.is_thorough and not self.setup.on_pipeline
+        if may_skip and self.shows_unsearched():
             raise Unsearched
         self.begin = min([self.pushed[0], *self.sound_begins.values()]) if begin is None else begin
         self.report.finish(self.begin)

@@ -48,7 +48,7 @@ def verify(entry, folder, review, setup, progress):
     return differing, True
 
 
-def compare(entry, files, setup, progress, every=None):
+def compare(entry, files, setup, progress, is_thorough=False):
     """Covers the input again, without encoding it. Compares frames, the table and the numbers of the index. Returns sentences
     about differences."""
     frames = entry["frames"]
@@ -56,12 +56,12 @@ def compare(entry, files, setup, progress, every=None):
     chosen = {random.randrange(frames * part // FRAMES, max(frames * part // FRAMES + 1, frames * (part + 1) // FRAMES))
               for part in range(FRAMES)}
     with open(os.devnull, "wb") as nothing:
-        work = Work(setup, RAW, Input(entry["input"]), nothing.fileno(), False, every=every)
+        work = Work(setup, RAW, Input(entry["input"]), nothing.fileno(), False, is_thorough=is_thorough)
         covered = Frames(work.pipeline.get_by_name("encoder").get_static_pad("src"), chosen)
         try:
             work.run(progress, entry["begin"])
         except Unsearched:
-            return compare(entry, files, setup, progress, every=1)
+            return compare(entry, files, setup, progress, is_thorough=True)
         finally:
             work.close()
     pipeline = Gst.parse_launch("uridecodebin name=input caps=video/x-raw(ANY) expose-all-streams=false ! videoconvert ! "
