@@ -70,6 +70,8 @@ class Encoder(NamedTuple):
     element: str
     settings: str
     muxer: Muxer
+    # A setting with which frames are encoded in their order, if they are not by default.
+    in_order: str = ""
 
     def reads_cuda_memory(self):
         return Gst.ElementFactory.find(self.element).can_sink_any_caps(Gst.Caps("video/x-raw(memory:CUDAMemory)"))
@@ -87,14 +89,14 @@ ENCODERS = (
     Encoder("nvh264enc", "rate-control=constqp qp-const-i=21 qp-const-p=21 qp-const-b=21 gop-size=60 ! h264parse", MP4),
     Encoder("vah264enc", "rate-control=cqp qpi=21 qpp=21 qpb=21 key-int-max=60 ! h264parse", MP4),
     Encoder("vaapih264enc", "rate-control=cqp init-qp=21 keyframe-period=60 ! h264parse", MP4),
-    Encoder("x264enc", "pass=quant quantizer=21 speed-preset=veryfast key-int-max=60", MP4),
+    Encoder("x264enc", "pass=quant quantizer=21 speed-preset=veryfast key-int-max=60", MP4, "bframes=0"),
     Encoder("vp8enc", "deadline=1 cpu-used=8 max-quantizer=20 target-bitrate=4000000 keyframe-max-dist=60", WEBM),
 )
 # Encoders for 10 bits. They write H.265, like phones: more players know it than H.264 with 10 bits.
 TEN_BIT_ENCODERS = (
     Encoder("nvh265enc", "rc-mode=constqp qp-const=22 gop-size=60 ! h265parse", MP4),
     Encoder("vah265enc", "rate-control=cqp qpi=22 qpp=22 qpb=22 key-int-max=60 ! h265parse", MP4),
-    Encoder("x265enc", "qp=22 speed-preset=ultrafast key-int-max=60 log-level=none ! h265parse", MP4),
+    Encoder("x265enc", "qp=22 speed-preset=ultrafast key-int-max=60 log-level=none ! h265parse", MP4, "option-string=bframes=0"),
 )
 
 

@@ -16,30 +16,29 @@ from .play import Stuck, play
 from .report import Report
 from .terminal import Full, Refused, count
 
+# A frame that is shown for longer than this was not expected to stay: at most this time lies between two searches.
+LONG = Gst.SECOND // 4
+
+
 def cover(setup, path, descriptor, progress):
     """Writes the covered video to an open file. After a failure, tries host memory instead of CUDA memory, then the other
-    encoders, then sound that is encoded again, then a result without sound. Searches every frame finely if one is shown for long.
-    Returns the Work."""
+    encoders, then sound that is encoded again, then a result without sound. Covers the file again if a picture stays for long and
+    that requires it. Returns the Work."""
     input, with_sound, copies, reason = Input(path), setup.sound, True, None
     is_on_device = not setup.is_scaled
     encoders = (setup.ten_bit_encoders if input.bits > 8 else []) + setup.encoders
-    is_thorough = False
+    is_thorough = is_in_order = False
     while True:
         os.ftruncate(descriptor, 0)
         os.lseek(descriptor, 0, os.SEEK_SET)
-        work = Work(setup, encoders[0], input, descriptor, with_sound, is_on_device, copies, is_thorough)
+        work = Work(setup, encoders[0], input, descriptor, with_sound, is_on_device, copies, is_thorough, is_in_order)
         try:
             work.run(progress)
+            if work.is_unsearched() or work.is_cut():
+                is_thorough, is_in_order = is_thorough or work.is_unsearched(), is_in_order or work.is_cut()
+                continue
         except (Full, Stuck):
             raise
-        except Unsearched:
-            is_thorough = True
-            # With B-frames, MP4 would be too short if one of the last pictures is shown for long. Without them, it would lose a last
-            # picture of no duration.
-            if work.ends[-1] > work.pushed[-1]:
-                encoders = [encoder._replace(settings=f"{encoder.settings} bframes=0") if encoder.element == "x264enc" else encoder
-                            for encoder in encoders]
-            continue
         except Refused as refused:
             if work.is_on_device:
                 # In host memory, pictures can be turned, scaled and converted.
@@ -60,10 +59,6 @@ def cover(setup, path, descriptor, progress):
         return work
 
 
-class Unsearched(Exception):
-    """A frame that is shown for long may not have been searched, or not finely."""
-
-
 def versions(work):
     """Returns the versions of everything that made a result."""
     elements = {name: factory.get_plugin().get_version() for name in ("cudagaussblur", "centerface", work.encoder.element)
@@ -74,15 +69,15 @@ def versions(work):
 class Work:
     """The pipeline that covers one file and writes the result to an open file. `notes` are sentences about the result."""
 
-    def __init__(self, setup, encoder, input, descriptor, with_sound, is_on_device=False, copies=True, is_thorough=False):
+    def __init__(self, setup, encoder, input, descriptor, with_sound, is_on_device=False, copies=True, is_thorough=False, is_in_order=False):
         self.setup, self.input, self.encoder, self.notes = setup, input, encoder, []
         self.muxer = encoder.muxer
         # The detections of each frame; and pictures of them, until the message about their frame comes.
         self.detections, self.crops = [], {}
         replayed = setup.on_pipeline
         known, first = (replayed.attached, replayed.first_number) if replayed else ({}, 1)
-        # Whether every frame is searched, and finely, whatever the settings.
-        self.is_thorough = is_thorough
+        # Whether every frame is searched, and finely, whatever the settings; and whether frames are encoded in their order.
+        self.is_thorough, self.is_in_order = is_thorough, is_in_order
         self.report = Report(1 if is_thorough else setup.settings.get("every", 1), self.look, known, itertools.count(first))
         # Streams of the input that are in the result, or that the user does not want in it.
         self.used_streams = {name for name, kind in input.streams.items() if kind == "sound" and not setup.sound}
@@ -116,7 +111,8 @@ class Work:
         self.pipeline = Gst.parse_launch(
             f'uridecodebin name=input caps="{";".join(formats)}" expose-all-streams=false '
             f"{QUEUE} name=video ! {alpha if input.has_alpha else ''}identity name=head single-segment=true ! "
-            f"{captions}{setup.elements(format, setup.finder, self.is_on_device)} ! {encoder.element} name=encoder {encoder.settings} ! "
+            f"{captions}{setup.elements(format, setup.finder, self.is_on_device)} ! {encoder.element} name=encoder "
+            f"{encoder.in_order if is_in_order else ''} {encoder.settings} ! "
             f"{self.muxer.element} name=mux ! fdsink name=file async=false fd={descriptor}")
         self.source, self.video, self.blur = (self.pipeline.get_by_name(name) for name in ("input", "video", "blur"))
         self.source.set_property("uri", input.uri)
@@ -128,6 +124,8 @@ class Work:
             detector.set_property("fine-every", 1)
         self.probes = []
         self.watch_events(self.video.get_static_pad("sink"), self.copy_tags)
+        # x264enc passes a GAP event on before the event of the segment, which mp4mux needs first.
+        self.watch_events(self.video.get_static_pad("sink"), lambda _, event: event.type == Gst.EventType.GAP or None)
         self.watch_events(self.pipeline.get_by_name("encoder").get_static_pad("sink"), self.drop_tags)
         self.watch_events(self.blur.get_static_pad("sink"), self.set_sigma)
         self.watch_events(self.blur.get_static_pad("src"), self.check_size)
@@ -348,9 +346,6 @@ class Work:
         if not is_told or not self.decoded == len(self.pushed) == self.encoded:
             raise Refused(f"of {count(self.decoded, 'frame')} {len(self.pushed)} were covered and {self.encoded} written: "
                           "that is an error of this program; please report it")
-        may_skip = "every" in self.setup.settings and not self.is_thorough and not self.setup.on_pipeline
-        if may_skip and self.shows_unsearched():
-            raise Unsearched
         self.begin = min([self.pushed[0], *self.sound_begins.values()]) if begin is None else begin
         self.report.finish(self.begin)
         self.notes += self.input.left_out(self.used_streams, self.has_captions) + self.remarks()
@@ -359,13 +354,28 @@ class Work:
             if faceless := stats.get_uint64("faceless")[1]:
                 self.notes.append(f"in {count(faceless, 'frame')} no face was found: {self.setup.job['faceless']}")
 
-    def shows_unsearched(self):
-        """Returns whether a frame is shown for more than 250 ms, and for longer than usual. The detector cannot know that when it gets
-        the frame."""
+    def shown(self):
+        """Returns for how long each frame is shown."""
         # Sound is often a little longer than pictures.
-        times = [*self.pushed, max(self.input.duration - Gst.SECOND, self.pushed[-1])]
-        steps = [after - before for before, after in zip(times, times[1:])]
-        return max(steps) > max(Gst.SECOND // 4, 4 * statistics.median(steps))
+        end = self.input.duration - (Gst.SECOND // 2 if "sound" in self.input.streams.values() else 0)
+        times = [*self.pushed, max(end, self.ends[-1])]
+        return [after - before for before, after in zip(times, times[1:])]
+
+    def is_unsearched(self):
+        """Returns whether a frame that is shown for long may not have been searched, or not finely. The detector does not know that the
+        frame stays, and searches only each fifth frame finely, or one that comes 0.7 s after the last such search."""
+        if "every" not in self.setup.settings or self.is_thorough or self.setup.on_pipeline:
+            return False
+        shown = self.shown()
+        return any(step > LONG and before < Gst.SECOND * 7 // 10 for before, step in zip(shown, shown[1:]))
+
+    def is_cut(self):
+        """Returns whether the result may end before its last frames, or with too short a one. If frames are encoded out of their order,
+        mp4mux counts for the last frames the time for which the first two are shown. But if they are encoded in their order, it leaves
+        out a last frame without a duration."""
+        shown, can_change = self.shown(), self.encoder.in_order and not self.is_in_order
+        last = shown[-3:]
+        return can_change and self.ends[-1] > self.pushed[-1] and sum(last) > sum(shown[:2]) + 1.5 * min(last)
 
     def remarks(self):
         """Returns how the pictures of the result differ from those of the input, apart from the covers."""

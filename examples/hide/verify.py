@@ -12,7 +12,7 @@ from .batch import Batch
 from .folder import table_of
 from .inputs import Input
 from .jobs import JOBS, Encoder, Muxer
-from .pipeline import Unsearched, Work
+from .pipeline import Work
 from .play import play
 from .review import DETECTIONS, checksum
 from .terminal import Refused, count, printable
@@ -60,8 +60,8 @@ def compare(entry, files, setup, progress, is_thorough=False):
         covered = Frames(work.pipeline.get_by_name("encoder").get_static_pad("src"), chosen)
         try:
             work.run(progress, entry["begin"])
-        except Unsearched:
-            return compare(entry, files, setup, progress, is_thorough=True)
+            if work.is_unsearched():
+                return compare(entry, files, setup, progress, is_thorough=True)
         finally:
             work.close()
     pipeline = Gst.parse_launch("uridecodebin name=input caps=video/x-raw(ANY) expose-all-streams=false ! videoconvert ! "

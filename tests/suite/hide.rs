@@ -392,20 +392,31 @@ fn write_steps(file: &Path) {
     write_frames(file, "video/x-raw,format=I420,width=64,height=48,framerate=10/1 ! jpegenc", frames);
 }
 
-/// A picture that comes 33 ms after the one before and stays for 2 s is searched, though its detector cannot know how long it stays.
+/// A picture that comes soon after the one before and stays for 2 s is searched, though its detector cannot know how long it stays,
+/// also where most pictures stay. And no last frame is lost after it.
 #[test]
 fn a_picture_that_stays_is_searched() {
     let workspace = Workspace::new("hide-stays");
+    workspace.write_faces(&[("neither", 1)]);
+    let picture = |name: &str| fs::read(workspace.0.join(name)).unwrap();
+    for (name, face, times) in [
+        ("stays.mkv", 297, (0..10).map(|frame| 33 * frame).chain([2300, 2333]).collect::<Vec<_>>()),
+        ("pages.mkv", 2066, vec![0, 2000, 2066, 4066, 6066]),
+    ] {
+        let frames =
+            times.into_iter().map(|time| (time, picture(if time == face { "left.jpg" } else { "neither.jpg" })));
+        let elements = "image/jpeg,width=960,height=400,framerate=30/1 ! jpegdec ! x264enc";
+        write_frames(&workspace.0.join(name), elements, frames);
+    }
+    hide(&workspace, "stays.mkv --hide=everything --out=everything");
+    workspace.stdout("hide.py --verify --out=everything");
     if lacks_model(&workspace) {
         return;
     }
-    workspace.write_faces(&[("neither", 1)]);
-    let picture = |name: &str| fs::read(workspace.0.join(name)).unwrap();
-    let times = (0..10).map(|frame| 33 * frame).chain([2300, 2333]);
-    let frames = times.map(|time| (time, picture(if time == 297 { "left.jpg" } else { "neither.jpg" })));
-    let elements = "image/jpeg,width=960,height=400,framerate=30/1 ! jpegdec ! x264enc";
-    write_frames(&workspace.0.join("stays.mkv"), elements, frames);
-    let (_, stdout, _) = hide(&workspace, "stays.mkv --out=out");
+    let (_, stdout, _) = hide(&workspace, "stays.mkv pages.mkv --out=out");
+    assert!(stdout.contains("stays.mkv: 12 frames, 1 object found"), "{stdout}");
+    assert!(stdout.contains("pages.mkv: 5 frames, 1 object found"), "{stdout}");
+    let (_, stdout, _) = hide(&workspace, "stays.mkv --every=1 --out=every");
     assert!(stdout.contains("stays.mkv: 12 frames, 1 object found"), "{stdout}");
     workspace.stdout("hide.py --verify --out=out");
 }
