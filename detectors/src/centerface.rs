@@ -27,7 +27,7 @@ static CAT: LazyLock<gst::DebugCategory> =
 const SMALL: f64 = 24.;
 /// The smallest side of the part of a frame in which a small face is searched again, in pixels of the searched picture.
 const NEAR: f64 = 64.;
-/// A search is a fine one, whatever `fine-every`, if the last fine one is so long ago: in slow videos a few searches are a long time.
+/// The longest time between two fine searches, whatever `fine-every`: in slow videos a few searches are a long time.
 const FINE: gst::ClockTime = gst::ClockTime::from_mseconds(700);
 /// A face that is higher than the picture is found in a smaller picture only. So each search also searches a picture of this share of
 /// the size, for faces whose height is at least this share of the frame's shorter side.
@@ -370,7 +370,7 @@ impl State {
         let area = |[_, _, width, height]: [u32; 4]| u64::from(width) * u64::from(height);
         // In a crowd the parts together are no smaller than the frame.
         let mut is_fine = left == 0
-            || since.is_none_or(|since| since >= FINE)
+            || since.is_none_or(|since| since + self.schedule.interval.unwrap_or_default() > FINE)
             || parts.iter().copied().map(area).sum::<u64>() >= area(whole);
         if !is_fine {
             for part in parts {

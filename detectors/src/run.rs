@@ -25,10 +25,10 @@ struct Floats {
 }
 
 impl Floats {
-    fn zeros(count: usize) -> Self {
-        let data = vec![0.; count + 16];
-        let start = data.as_ptr().align_offset(64).min(16);
-        Self { data, start }
+    /// Sets the number of values. Memory that is large enough is used again.
+    fn resize(&mut self, count: usize) {
+        self.data.resize(count + 16, 0.);
+        self.start = self.data.as_ptr().align_offset(64).min(16);
     }
 
     fn get(&self) -> &[f32] {
@@ -50,8 +50,20 @@ pub struct Plane {
 }
 
 impl Plane {
-    fn zeros([width, height, channels]: [usize; 3]) -> Self {
-        Self { width, height, channels, data: Floats::zeros((width + 2 * BORDER) * (height + 2 * BORDER) * channels) }
+    /// Sets width, height and number of channels. The border is zero; the pixels have any value until they are written.
+    fn resize(&mut self, [width, height, channels]: [usize; 3]) {
+        (self.width, self.height, self.channels) = (width, height, channels);
+        let (pitch, border) = (self.pitch(), BORDER * channels);
+        self.data.resize(pitch * (height + 2 * BORDER));
+        let data = &mut self.data.get_mut()[..pitch * (height + 2 * BORDER)];
+        let (above, rest) = data.split_at_mut(BORDER * pitch);
+        let (rows, below) = rest.split_at_mut(height * pitch);
+        above.fill(0.);
+        below.fill(0.);
+        for row in rows.chunks_exact_mut(pitch) {
+            row[..border].fill(0.);
+            row[pitch - border..].fill(0.);
+        }
     }
 
     fn pitch(&self) -> usize {
@@ -132,7 +144,8 @@ impl Runner {
         let pool = (threads > 1).then(|| pool.build()).transpose();
         let pool = pool.map_err(|error| format!("its threads cannot be started: {error}"))?;
         let planes = network.planes.iter().map(|_| Plane::default()).collect();
-        let workers = (0..threads).map(|_| Worker::default()).collect();
+        let rings = || network.layers.iter().map(|_| Ring::default()).collect();
+        let workers = (0..threads).map(|_| Worker { rings: rings(), latest: None }).collect();
         Ok(Self { network, instructions, pool, planes, chains: Vec::new(), workers, stored: STORED })
     }
 
@@ -197,9 +210,8 @@ impl Runner {
         };
         let read = || layers.iter().flat_map(Layer::reads);
         let readers = |plane: usize| read().filter(|read| *read == plane).count();
-        self.planes.fill_with(Plane::default);
-        (self.planes[0], self.chains) = (Plane::zeros([width, height, 3]), Vec::new());
-        self.workers.fill_with(Worker::default);
+        self.planes[0].resize([width, height, 3]);
+        self.chains.clear();
         let mut start = 0;
         for (number, layer) in layers.iter().enumerate() {
             let [width, height, channels] = size(layer.output);
@@ -209,13 +221,13 @@ impl Runner {
                 || channels < planes[layer.input].channels
                 || width * height * channels * size_of::<f32>() <= self.stored;
             if is_stored {
-                self.planes[layer.output] = Plane::zeros([width, height, channels]);
+                self.planes[layer.output].resize([width, height, channels]);
                 self.chains.push(start..number + 1);
                 start = number + 1;
             }
-            for worker in &mut self.workers {
-                let rows = if is_stored { Plane::default() } else { Plane::zeros([width, RING, channels]) };
-                worker.rings.push(Ring { rows, height, next: 0 });
+            for ring in self.workers.iter_mut().map(|worker| &mut worker.rings[number]).filter(|_| !is_stored) {
+                ring.rows.resize([width, RING, channels]);
+                (ring.height, ring.next) = (height, 0);
             }
         }
     }

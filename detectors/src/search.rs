@@ -178,11 +178,13 @@ impl Reports {
 /// does not know and passes on as it is in the file. A muxer would copy these uncovered pictures.
 pub fn without_pictures(event: gst::Event) -> gst::Event {
     let gst::EventView::Tag(tag) = event.view() else { return event };
+    let is_sample = |(_, value): &(_, gst::glib::SendValue)| value.is::<gst::Sample>();
+    let samples: Vec<_> = tag.tag().iter().filter(is_sample).map(|(name, _)| name.to_owned()).collect();
+    if samples.is_empty() {
+        return event;
+    }
     let mut tags = tag.tag_owned();
-    let list = tags.make_mut();
-    let is_sample = |tag: &gst::glib::SendValue| tag.is::<gst::Sample>();
-    let samples: Vec<_> = list.iter().filter(|(_, value)| is_sample(value)).map(|(name, _)| name.to_owned()).collect();
-    samples.into_iter().for_each(|name| list.remove_generic(name));
+    samples.into_iter().for_each(|name| tags.make_mut().remove_generic(name));
     gst::event::Tag::builder(tags).seqnum(event.seqnum()).build()
 }
 
