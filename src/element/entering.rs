@@ -177,9 +177,12 @@ fn warn(state: &SharedState, session: &mut Session, settings: &Settings, entered
 /// a muxer would copy them.
 pub fn without_pictures(event: gst::Event) -> gst::Event {
     let gst::EventView::Tag(tag) = event.view() else { return event };
-    let mut tags = tag.tag_owned();
     let is_sample = |(_, value): &(_, gst::glib::SendValue)| value.is::<gst::Sample>();
-    let samples: Vec<_> = tags.iter().filter(is_sample).map(|(name, _)| name.to_owned()).collect();
+    let samples: Vec<_> = tag.tag().iter().filter(is_sample).map(|(name, _)| name.to_owned()).collect();
+    if samples.is_empty() {
+        return event;
+    }
+    let mut tags = tag.tag_owned();
     samples.into_iter().for_each(|name| tags.make_mut().remove_generic(name));
     gst::event::Tag::builder(tags).seqnum(event.seqnum()).build()
 }

@@ -251,7 +251,7 @@ impl BaseTransformImpl for SharedState {
     }
 
     fn sink_event(&self, event: gst::Event) -> bool {
-        use gst::EventType::{Caps, Eos, FlushStop, SegmentDone, Tag};
+        use gst::EventType::{Caps, Eos, FlushStop, SegmentDone};
         let _floats = DefaultFloats::set();
         match event.type_() {
             FlushStop => lifecycle::flush(self),
@@ -269,15 +269,12 @@ impl BaseTransformImpl for SharedState {
                     leaving::drain(self);
                 }
             }
-            Tag if self.settings().regions.mode != RegionMode::Frame => {
-                let event = entering::without_pictures(event);
-                let Some(event) = entering::add_event(self, event) else { return true };
-                return self.parent_sink_event(event);
-            }
             _ if event.is_serialized() => {
                 if let gst::EventView::Segment(segment) = event.view() {
                     entering::set_segment(self, segment.segment().clone());
                 }
+                let hides = self.settings().regions.mode != RegionMode::Frame;
+                let event = if hides { entering::without_pictures(event) } else { event };
                 let Some(event) = entering::add_event(self, event) else { return true };
                 return self.parent_sink_event(event);
             }

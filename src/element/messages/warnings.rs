@@ -579,8 +579,7 @@ fn blur_too_small(settings: &Settings, channels: Selection) -> Option<String> {
 
 fn weak_background(settings: &Settings, cover: &FrameCover, (width, height): (u32, u32)) -> Option<String> {
     let (side, Settings { sigma, regions, .. }) = (width.min(height), settings);
-    let is_blur =
-        regions.cover == CoverKind::Blur && cover.part == CoveredPart::Outside && cover.covered() == "outside";
+    let is_blur = regions.cover == CoverKind::Blur && cover.covered() == "outside";
     (is_blur && sigma * WEAK_BACKGROUND < f64::from(side)).then(|| {
         format!(
             "the background may stay recognisable: sigma={sigma} is small for a picture of {width}x{height}, and strength does not \

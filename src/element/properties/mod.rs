@@ -174,8 +174,8 @@ static PROPERTIES: LazyLock<Vec<(ParamSpec, Option<Accessor>)>> = LazyLock::new(
         Some(|s| &mut s.regions_mut().zones) => ParamSpecArray::builder("zones").mutable_playing(),
             "Zones", "Rectangles at fixed places, which are covered (with region-mode=outside: shown). x, y, width \
             and height are fractions of the picture's width and height: <[zone,x=0.1,y=0.1,width=0.3,height=0.4]>. \
-            Optional fields are start and end, which are stream times in seconds (with look-ahead=1 also right in \
-            files whose pictures are shown for long), and name, which messages repeat";
+            Optional fields are start and end, which are stream times in seconds, and name, which messages repeat. For \
+            start in files whose pictures may stay longer than they state, set look-ahead=1";
         Some(|s| &mut s.regions_mut().labels) => ParamSpecString::builder("labels")
             .default_value(Some("")).mutable_playing(),
             "Labels", "Comma-separated labels of the detections to select; empty selects all. A detection without a \
@@ -195,10 +195,9 @@ static PROPERTIES: LazyLock<Vec<(ParamSpec, Option<Accessor>)>> = LazyLock::new(
             ellipse in it; mask: the mask of the detection (zones are boxes then)";
         Some(|s| &mut s.regions_mut().edge.feather) => ParamSpecUInt::builder("feather")
             .maximum(256).controllable().mutable_playing(),
-            "Feather", "Width of the soft edge in pixels. The soft edge lies outside of what is \
-            covered, so it changes a strip of what is shown otherwise. The width is \
-            rounded up to a multiple of 2 if the longer side of the frame has up to 512 pixels, of 4 up to 1024, of \
-            8 up to 2048, and so on";
+            "Feather", "Width of the soft edge in pixels. The soft edge lies outside of the covered part, so it changes \
+            a strip of the shown part. The width is rounded up to a multiple of 2 if the longer side of the frame has up \
+            to 512 pixels, of 4 up to 1024, of 8 up to 2048, and so on";
         Some(|s| &mut s.regions_mut().edge.grow) => ParamSpecInt::builder("grow")
             .minimum(-64).maximum(256).controllable().mutable_playing(),
             "Grow", "Pixels that are added to regions on each side, after expand. A negative value shrinks regions; \
@@ -209,9 +208,9 @@ static PROPERTIES: LazyLock<Vec<(ParamSpec, Option<Accessor>)>> = LazyLock::new(
         Some(|s| &mut s.regions_mut().strength) => ParamSpecDouble::builder("strength")
             .minimum(0.0).maximum(2.0).default_value(0.25).controllable().mutable_playing(),
             "Strength", "Least sigma of the blur of a region, as a share of the shorter side of its object or zone \
-            (before expand). The blur uses sigma or this value, whichever is larger; the value is rounded up in steps of \
-            2^(1/4), and kernel-size is ignored. If strength is 0, or with region-mode=outside, sigma and kernel-size \
-            alone determine the blur";
+            (before expand). This least sigma is rounded up to the next 2^(k/4) with a whole k. The blur uses it or \
+            sigma, whichever is larger, and ignores kernel-size. If strength is 0, or with region-mode=outside, sigma and \
+            kernel-size alone determine the blur";
         Some(|s| &mut s.regions_mut().cells) => ParamSpecUInt::builder("cells")
             .minimum(1).maximum(CELLS_MAX).default_value(6).mutable_playing(),
             "Cells", "Number of mosaic cells along the shorter side of the object or zone (before expand), or of the \
@@ -222,20 +221,20 @@ static PROPERTIES: LazyLock<Vec<(ParamSpec, Option<Accessor>)>> = LazyLock::new(
         Some(|s| &mut s.regions_mut().hold_time) => ParamSpecUInt64::builder("hold-time")
             .default_value(3_000_000_000).mutable_playing(),
             "Hold time", "Longest time, in nanoseconds, for which an object that is no longer detected stays covered \
-            at its predicted place. It stays covered for eight times as long as it was seen, for at least 0.3 s, but \
-            never for longer than hold-time. Unused with region-mode=outside";
+            at its predicted place. It stays covered for eight times the time from its first to its last detection, for \
+            at least 0.3 s, but never for longer than hold-time. Unused with region-mode=outside";
         Some(|s| &mut s.regions_mut().look_ahead) => ParamSpecUInt::builder("look-ahead").maximum(120).mutable_ready(),
             "Look-ahead", "Number of frames by which the video is delayed, so that an object is also covered in the \
             frames before its first detection, and in frames between two detections. There is no delay if \
             region-mode=frame";
         Some(|s| &mut s.regions_mut().on_lost) => ParamSpecEnum::builder::<OnLost>("on-lost").mutable_playing(),
-            "On lost", "What happens when an object that was not detected again is no longer held (hold-time). release: its \
-            place is shown; cover: the whole frame is covered until the object is detected again or another object with \
-            its label replaces it";
+            "On lost", "What happens when an object was not detected again before the end of its hold (hold-time). release: \
+            its place is shown; cover: the whole frame is covered until the object is detected again or another object \
+            with its label replaces it";
         Some(|s| &mut s.regions_mut().on_missing) => ParamSpecEnum::builder::<OnMissing>("on-missing")
             .mutable_playing(),
-            "On missing", "The element expects metas of a detector on each frame that was searched, even if nothing was \
-            found. This property says what happens to a frame without them. Set pass for detectors that attach nothing when they find nothing (facedetect)";
+            "On missing", "What happens to a frame without metas of a detector. Detectors should attach metas to every frame, \
+            even if they find nothing; set pass for those that do not (facedetect)";
         Some(|s| &mut s.regions_mut().post_messages) => ParamSpecBoolean::builder("post-messages").mutable_playing(),
             "Post messages", "Post an element message for each frame, which says what was covered. None is posted if \
             region-mode is frame";
