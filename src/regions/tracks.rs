@@ -207,33 +207,12 @@ impl Tracks {
         self.frames += 1;
         self.waiting.push_back(now);
         let found = New::all(detections, size);
-        let mut pairs: Vec<(bool, Fit, usize, usize)> = Vec::new();
-        // Whether a detection is where a covered track with another ID is predicted.
-        let mut is_expected = vec![false; found.len()];
-        for (i, track) in self.tracks.iter().enumerate().filter(|(_, track)| track.is_open(now, holding)) {
-            let predicted = track.predicted(now.time);
-            for (j, new) in found.iter().enumerate() {
-                let fit = track.fit(predicted, new);
-                let has_id = track.tracking_id.is_some() && !track.has_ended;
-                is_expected[j] |= has_id && matches!(fit, Some((BY_INTERSECTION, _)));
-                pairs.extend(fit.map(|fit| (new.is_weak, fit, i, j)));
-            }
-        }
-        for (_, (rule, _), _, j) in &mut pairs {
-            if *rule == BY_JUMPED_ID && !is_expected[*j] {
-                // No other object is there, so it moved fast.
-                *rule = BY_ID;
-            }
-        }
-        pairs.sort_unstable_by(|(is_weak, (rule, miss), i, j), (other_is_weak, (other_rule, other_miss), k, l)| {
-            let by_rule = (is_weak, rule).cmp(&(other_is_weak, other_rule));
-            by_rule.then(miss.total_cmp(other_miss)).then((i, j).cmp(&(k, l)))
-        });
+        let pairs = self.pairs(now, holding, &found);
         let (mut is_used, mut is_found) = (vec![false; self.tracks.len()], vec![false; found.len()]);
         // The tracks without a doubtful detection: its tracker may have given it a wrong ID, or the object was lost and the detection is
         // only near its place. And whether they are held if no other detection is in their place.
         let mut copies: Vec<Option<(Track, bool)>> = vec![None; self.tracks.len()];
-        for &(_, (rule, miss), i, j) in &pairs {
+        for &((rule, miss), i, j) in &pairs {
             if is_used[i] || is_found[j] {
                 continue;
             }
@@ -247,7 +226,7 @@ impl Tracks {
             self.give_id(new);
             self.tracks[i].add(now, new);
         }
-        for &(_, (rule, _), i, j) in &pairs {
+        for &((rule, _), i, j) in &pairs {
             if rule == BY_INTERSECTION
                 && !is_found[j]
                 && let Some((mut copy, _)) = copies[i].take()
@@ -268,6 +247,35 @@ impl Tracks {
         }
         self.replace_lost();
         self.merge_oldest(now, holding);
+    }
+
+    /// Which detections fit which tracks, the best pair first: indices of a track and of a detection in `found`. Weak detections come
+    /// last.
+    fn pairs(&self, now: Moment, holding: Holding, found: &[New]) -> Vec<(Fit, usize, usize)> {
+        let mut pairs: Vec<(Fit, usize, usize)> = Vec::new();
+        // Whether a detection is where a covered track with another ID is predicted.
+        let mut is_expected = vec![false; found.len()];
+        for (i, track) in self.tracks.iter().enumerate().filter(|(_, track)| track.is_open(now, holding)) {
+            let predicted = track.predicted(now.time);
+            for (j, new) in found.iter().enumerate() {
+                let fit = track.fit(predicted, new);
+                let has_id = track.tracking_id.is_some() && !track.has_ended;
+                is_expected[j] |= has_id && matches!(fit, Some((BY_INTERSECTION, _)));
+                pairs.extend(fit.map(|fit| (fit, i, j)));
+            }
+        }
+        for ((rule, _), _, j) in &mut pairs {
+            if *rule == BY_JUMPED_ID && !is_expected[*j] {
+                // No other object is there, so it moved fast.
+                *rule = BY_ID;
+            }
+        }
+        let is_weak = |j: usize| found[j].is_weak;
+        pairs.sort_unstable_by(|&((rule, miss), i, j), &((other_rule, other_miss), k, l)| {
+            let by_rule = (is_weak(j), rule).cmp(&(is_weak(l), other_rule));
+            by_rule.then(miss.total_cmp(&other_miss)).then((i, j).cmp(&(k, l)))
+        });
+        pairs
     }
 
     /// Adds a track, which gets the next number.
