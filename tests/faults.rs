@@ -28,7 +28,7 @@ use scenario::{Allocators, FRAMES, Memory, Scenario};
 /// Environment variable that selects combinations.
 const SELECTION: &str = "CUDAGAUSSBLUR_FAULTS";
 /// Without a selection, one combination of so many runs; prime, so that all kinds of faults and calls occur.
-const STEP: usize = 43;
+const STEP: usize = 61;
 /// The frames of the stream after the faulty one.
 const AGAIN: usize = 2;
 /// Later calls of a function than this do not fail.

@@ -36,9 +36,9 @@ use judge::Failure;
 use run::{Surroundings, Totals};
 use steps::{Life, Machine};
 
-/// Lives that run by default: about half a minute on two cores.
-const LIVES_CPU: u64 = 5000;
-const LIVES_CUDA: u64 = 1500;
+/// Lives that run by default: about twenty seconds on two cores.
+const LIVES_CPU: u64 = 3500;
+const LIVES_CUDA: u64 = 1000;
 
 /// Different failures after which a run ends.
 const MOST_FAILURES: usize = 20;

@@ -194,7 +194,7 @@ fn sorted(mut formats: Vec<VideoFormat>) -> Vec<VideoFormat> {
 static FORMATS: LazyLock<Vec<VideoFormat>> = LazyLock::new(|| sorted(video::formats()));
 
 static CUDA_FORMATS: LazyLock<Vec<VideoFormat>> = LazyLock::new(|| {
-    // In GStreamer 1.24 their last plane begins half a row late with every even height.
+    // In GStreamer 1.24.0 to 1.24.3 their last plane begins in the middle of a row with every even height.
     let is_wrong = |format: &VideoFormat| {
         [(1, 24), (1, 25)].contains(&(gst::version().0, gst::version().1)) && is_planar_420(*format)
     };
