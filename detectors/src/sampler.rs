@@ -1,43 +1,49 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Reads a small picture directly from a frame. It reads only the samples that it needs, and only their upper 8 bits. A luma, RGB
-//! or grey sample of the small picture is the mean of four samples of the frame, unless both pictures have the same size.
+//! or grey sample of the small picture is the mean of four samples of the frame, or of sixteen if the small picture has a quarter of
+//! the size or less, unless both pictures have the same size. Fewer samples would not average the noise of a dim picture.
 
 use gst_video::{VideoColorMatrix, VideoColorRange, VideoFormatFlags, VideoInfo};
 
 /// The places in a frame's bytes of the samples of one component. A place is the sum of an entry of its row and an entry of its
-/// column. If only one sample is read, both entries are equal.
+/// column.
 struct Places<'a> {
     data: &'a [u8],
-    columns: Vec<[usize; 2]>,
-    rows: Vec<[usize; 2]>,
+    /// For each sample of the small picture, `count` entries.
+    columns: Vec<usize>,
+    rows: Vec<usize>,
+    count: usize,
     /// The position of the upper 8 bits in a sample of more than 8 bits. Such a sample has two bytes, the least significant one
     /// first.
     shift: Option<u32>,
-    is_mean: bool,
 }
 
 impl Places<'_> {
-    /// Writes a row of samples. Each is a sample of the frame, or the mean of four samples.
+    /// Writes a row of samples. Each is a sample of the frame, or the mean of several samples.
     fn read(&self, y: usize, output: &mut [f32]) {
-        let [above, below] = self.rows[y].map(|start| &self.data[start..]);
+        match self.count {
+            1 => self.means::<1>(y, output),
+            2 => self.means::<2>(y, output),
+            _ => self.means::<4>(y, output),
+        }
+    }
+
+    fn means<const N: usize>(&self, y: usize, output: &mut [f32]) {
+        let rows = self.rows.as_chunks::<N>().0[y].map(|start| &self.data[start..]);
         match self.shift {
-            None => self.mean(above, below, |row, column| row[column], output),
+            None => self.mean(rows, |row, column| row[column], output),
             Some(shift) => {
                 let upper = |row: &[u8], column| (u16::from_le_bytes([row[column], row[column + 1]]) >> shift) as u8;
-                self.mean(above, below, upper, output);
+                self.mean(rows, upper, output);
             }
         }
     }
 
     #[inline(always)]
-    fn mean(&self, above: &[u8], below: &[u8], sample: impl Fn(&[u8], usize) -> u8, output: &mut [f32]) {
-        let read = |row, column| u32::from(sample(row, column));
-        for (output, [left, right]) in output.iter_mut().zip(&self.columns) {
-            *output = if self.is_mean {
-                (read(above, *left) + read(above, *right) + read(below, *left) + read(below, *right)) as f32 * 0.25
-            } else {
-                read(above, *left) as f32
-            };
+    fn mean<const N: usize>(&self, rows: [&[u8]; N], sample: impl Fn(&[u8], usize) -> u8, output: &mut [f32]) {
+        for (output, columns) in output.iter_mut().zip(self.columns.as_chunks::<N>().0) {
+            let sum = |row| columns.iter().map(|column| u32::from(sample(row, *column))).sum::<u32>();
+            *output = rows.iter().map(|row| sum(row)).sum::<u32>() as f32 / (N * N) as f32;
         }
     }
 }
@@ -65,24 +71,36 @@ pub fn sampler<'a>(
         let start = isize::try_from(offset).ok()?.checked_add(format.poffset()[c] as isize)?;
         // The places at which the frame is read, in eighths of a sample of the small picture. If two samples of the frame are
         // equally near to a place, both are read, so that the small picture is not shifted.
-        let shares = if full == size || is_yuv && c > 0 { [4, 4] } else { [2, 6] };
+        let shares: &[usize] = match (0..2).map(|axis| full[axis] / size[axis]).min()? {
+            _ if full == size || is_yuv && c > 0 => &[4, 4],
+            0..3 => &[2, 6],
+            _ => &[1, 3, 5, 7],
+        };
         let places = |axis: usize, sub: u32, step: isize, start: isize| {
             let place = |sample: usize| usize::try_from((sample as isize).checked_mul(step)?.checked_add(start)?).ok();
             let last = (first[axis] + full[axis] - 1) >> sub;
-            let samples = |i: usize| {
-                let [before, after] = shares.map(|share| (8 * i + share) * full[axis] + 8 * size[axis] * first[axis]);
-                let one = (8 * size[axis]) << sub;
-                Some([place(before.div_ceil(one) - 1)?, place((after / one).min(last))?])
+            let one = (8 * size[axis]) << sub;
+            let sample = |i: usize, number: usize| {
+                let at = (8 * i + shares[number]) * full[axis] + 8 * size[axis] * first[axis];
+                place(if 2 * number < shares.len() { at.div_ceil(one) - 1 } else { (at / one).min(last) })
             };
-            (0..size[axis]).map(samples).collect::<Option<Vec<_>>>()
+            (0..size[axis] * shares.len())
+                .map(|i| sample(i / shares.len(), i % shares.len()))
+                .collect::<Option<Vec<_>>>()
         };
-        let columns = places(0, format.w_sub()[c], format.pixel_stride()[c] as isize, 0)?;
-        let rows = places(1, format.h_sub()[c], stride as isize, start)?;
+        let mut columns = places(0, format.w_sub()[c], format.pixel_stride()[c] as isize, 0)?;
+        let mut rows = places(1, format.h_sub()[c], stride as isize, start)?;
+        let mut count = shares.len();
+        if columns.chunks(count).chain(rows.chunks(count)).all(|same| same.iter().all(|place| *place == same[0])) {
+            columns = columns.into_iter().step_by(count).collect();
+            rows = rows.into_iter().step_by(count).collect();
+            count = 1;
+        }
         let depth = format.depth()[c];
         let shift = (depth > 8).then(|| format.shift()[c] + depth - 8);
         let after = usize::from(shift.is_some());
         // Places ascend or descend, so all of them lie between the places of the corners.
-        let ends = |places: &[[usize; 2]]| Some([places.first()?[0], places.last()?[1]]);
+        let ends = |places: &[usize]| Some([*places.first()?, *places.last()?]);
         let (row_ends, column_ends) = (ends(&rows)?, ends(&columns)?);
         let is_inside = |row: usize, column: usize| {
             row.checked_add(column)?.checked_add(after).filter(|end| *end < data.len()).map(drop)
@@ -90,8 +108,7 @@ pub fn sampler<'a>(
         for row in row_ends {
             column_ends.iter().try_for_each(|column| is_inside(row, *column))?;
         }
-        let is_mean = columns.iter().chain(&rows).any(|[one, other]| one != other);
-        Some(Places { data, columns, rows, shift, is_mean })
+        Some(Places { data, columns, rows, count, shift })
     });
     let components = components.collect::<Option<Vec<_>>>()?;
 

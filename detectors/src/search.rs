@@ -62,9 +62,6 @@ impl Schedule {
     /// Whether this frame has to be searched. One frame in `every` is searched, and more if searches would otherwise be more than
     /// `LONGEST` apart.
     pub fn is_due(&mut self, buffer: &gst::BufferRef, every: u32) -> bool {
-        if buffer.flags().contains(gst::BufferFlags::DISCONT) {
-            self.restart();
-        }
         let now = buffer.pts();
         let since = |earlier: Option<gst::ClockTime>| now?.checked_sub(earlier?);
         // Whether the next frame would exceed the longest time, if frames keep their interval.

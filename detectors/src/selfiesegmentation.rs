@@ -319,10 +319,6 @@ impl State {
             return Err("a frame arrived before its caps".into());
         };
         let full = [stream.info.width(), stream.info.height()];
-        if buffer.flags().contains(gst::BufferFlags::DISCONT) {
-            stream.people.clear();
-            stream.has_person = false;
-        }
         let size = stream.mask.size;
         let mut guide = [(); 3].map(|()| Image::new(size, 0.));
         search::with_picture(buffer, &stream.info, [0, 0, full[0], full[1]], size, |rows| {

@@ -117,10 +117,11 @@ pub fn one_frame_in_so_many_is_searched_and_four_a_second(model: &Path) {
     assert_eq!(searched(&mut detector, &sample, (0..10).map(|n| 33 * n)), [0, 33, 165, 297]);
     assert_eq!(["frames", "searched"].map(|name| detector.stats(name)), [10, 4]);
     assert!(detector.stats("mean-ns") > 0);
-    // A gap, and a property that changes.
-    let mut gap = frame(&sample, 330);
+    // A frame after a lost one is none that has to be searched: elements lose frames because searches are slow.
+    let mut gap = frame(&sample, 363);
     gap.get_mut().unwrap().set_flags(gst::BufferFlags::DISCONT);
-    assert_face(&detector.search(gap), PORTRAIT, "after a gap");
+    assert!(is_nothing(&detector.search(gap)));
+    // A property that changes.
     detector.element.set_property("every", 1000u32);
     assert_eq!(searched(&mut detector, &sample, (1..12).map(|n| 330 + 100 * n)), [530, 730, 930, 1130, 1330]);
     // Time that goes back, and frames without timestamps.

@@ -68,7 +68,7 @@ fn main() {
         selfiesegmentation::the_box_follows_the_mask_when_faces_are_not_found,
         selfiesegmentation::regions_without_a_label_are_no_faces,
         selfiesegmentation::a_false_face_hides_nobody_for_more_than_a_second,
-        selfiesegmentation::a_discontinuity_forgets_people,
+        selfiesegmentation::people_are_followed_through_lost_frames,
         selfiesegmentation::frames_without_faces_are_counted,
         selfiesegmentation::the_latency_grows_by_the_time_of_searches_once_a_second_at_most,
         selfiesegmentation::pictures_among_the_tags_are_dropped,

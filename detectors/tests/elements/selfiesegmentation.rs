@@ -217,14 +217,14 @@ pub fn one_frame_in_so_many_is_searched_and_four_a_second(_: &Path) {
     assert!(detector.stats("mean-ns") > 0);
     let instructions = detector.element.property::<gst::Structure>("stats").get::<String>("instructions").unwrap();
     assert!(["avx512", "avx2", "sse2", "neon", "portable"].contains(&&*instructions), "{instructions}");
-    // A gap.
-    let mut gap = frame(&sample, 330);
+    // A frame after a lost one is none that has to be searched: elements lose frames because searches are slow.
+    let mut gap = frame(&sample, 363);
     gap.get_mut().unwrap().set_flags(gst::BufferFlags::DISCONT);
     detector.search(gap);
-    assert_eq!(detector.stats("searched"), 5);
+    assert_eq!(detector.stats("searched"), 4);
     // Four a second, however large `every` is, and all frames of a very low rate.
     detector.element.set_property("every", 1000u32);
-    assert_eq!(searched(&mut detector, &mut (1..10).map(|n| 330 + 100 * n)), [430, 630, 830, 1030, 1230]);
+    assert_eq!(searched(&mut detector, &mut (1..10).map(|n| 330 + 100 * n)), [530, 730, 930, 1130]);
     assert_eq!(searched(&mut detector, &mut (0..3).map(|n| 1530 + 300 * n)), [1530, 1830, 2130]);
     // Time that goes back.
     assert_eq!(searched(&mut detector, &mut [100, 133].into_iter()), [100]);
@@ -393,18 +393,14 @@ pub fn a_false_face_hides_nobody_for_more_than_a_second(_: &Path) {
     assert!((10..=15).contains(&detector.stats("faceless")), "{}", detector.stats("faceless"));
 }
 
-pub fn a_discontinuity_forgets_people(_: &Path) {
+pub fn people_are_followed_through_lost_frames(_: &Path) {
     let portrait = portrait("RGB", SMALL);
-    for is_gap in [false, true] {
-        let mut detector = sharp(&scene_caps());
-        detector.search(scene(&portrait, &PLACES, &PLACES, 0));
-        let mut next = scene(&portrait, &PLACES, &[], 33);
-        if is_gap {
-            next.get_mut().unwrap().set_flags(gst::BufferFlags::DISCONT);
-        }
-        let (found, _) = shares(&detector.search(next), &PLACES);
-        assert!(found.iter().all(|share| if is_gap { *share < 0.1 } else { *share > 0.9 }), "{is_gap}: {found:?}");
-    }
+    let mut detector = sharp(&scene_caps());
+    detector.search(scene(&portrait, &PLACES, &PLACES, 0));
+    let mut next = scene(&portrait, &PLACES, &[], 100);
+    next.get_mut().unwrap().set_flags(gst::BufferFlags::DISCONT);
+    let (found, _) = shares(&detector.search(next), &PLACES);
+    assert!(found.iter().all(|share| *share > 0.9), "{found:?}");
 }
 
 pub fn frames_without_faces_are_counted(_: &Path) {
