@@ -3,6 +3,8 @@
 
 import os
 import pathlib
+import re
+import struct
 
 from gi.repository import GLib, Gst, GstPbutils
 
@@ -17,6 +19,8 @@ NEEDLESS_TAGS = {Gst.TAG_LANGUAGE_NAME, Gst.TAG_IMAGE_ORIENTATION, Gst.TAG_APPLI
                  "has-crc", "container-specific-track-id"}
 # Bits of a sample by bits of a pixel, for samples of more than 8 bits; and the bits of pixels that have alpha.
 DEEP, ALPHA = {30: 10, 36: 12, 40: 10, 48: 12, 64: 16}, {32, 40, 48, 64}
+# In Matroska, the angle by which players turn pictures: ProjectionPoseRoll, in Projection, a float of four or eight bytes.
+ROLL = re.compile(rb"\x76\x70.{1,64}?\x76\x75(?:\x84(.{4})|\x88(.{8}))", re.DOTALL)
 NOTHING = "nothing was decoded in 10 s: it is cut off or damaged; try to play it"
 NO_PICTURES = "it has no pictures, is cut off before the first one, or no decoder for them is installed"
 
@@ -28,7 +32,9 @@ class Input:
         if not os.path.isfile(path):
             raise Refused("there is no such file")
         # GStreamer would not distinguish a file without read permission from a damaged one.
-        open(path, "rb").close()
+        with open(path, "rb") as file:
+            if roll := roll_of(file.read(1 << 20)):
+                raise Refused(f"players turn its pictures by {roll:g} degrees, which GStreamer does not: copy its streams to an MP4 file")
         self.uri = pathlib.Path(path).absolute().as_uri()
         info = self.discover()
         self.lacking = [detail.split("|")[3] for detail in info.get_missing_elements_installer_details()]
@@ -119,6 +125,12 @@ class Input:
         lacks = [f"{kind} ({lacks.count(kind)} streams)" if lacks.count(kind) > 1 else kind for kind in dict.fromkeys(lacks)]
         lacks += ["closed captions"] * captions + self.others + [f"a stream for which GStreamer has no {name}" for name in self.lacking]
         return [f"left out: {', '.join(lacks)}"] if lacks else []
+
+
+def roll_of(head):
+    """Returns the angle by which players turn the pictures of a file that begins with these bytes, if GStreamer does not know it."""
+    found = ROLL.search(head) if head.startswith(b"\x1a\x45\xdf\xa3") else None
+    return found and struct.unpack(">f" if found[1] else ">d", found[1] or found[2])[0] % 360
 
 
 def names_of(tags):

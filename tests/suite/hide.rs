@@ -421,6 +421,27 @@ fn a_picture_that_stays_is_searched() {
     workspace.stdout("hide.py --verify --out=out");
 }
 
+#[test]
+fn a_video_that_only_players_turn_is_refused() {
+    let workspace = Workspace::new("hide-roll");
+    let frames = (0..3).map(|frame| (100 * frame, vec![128; 64 * 48 * 3 / 2]));
+    write_frames(
+        &workspace.0.join("a.mkv"),
+        "video/x-raw,format=I420,width=64,height=48,framerate=10/1 ! jpegenc",
+        frames,
+    );
+    let (status, stdout, stderr) = hide(&workspace, "a.mkv --hide=everything --out=out");
+    assert_eq!(status, 0, "{stdout}{stderr}");
+    // Behind the header of EBML, in an element that demuxers skip: Projection with ProjectionPoseRoll.
+    let mut bytes = fs::read(workspace.0.join("a.mkv")).unwrap();
+    let roll = [&[0xec, 0x8a, 0x76, 0x70, 0x87, 0x76, 0x75, 0x84][..], &90f32.to_be_bytes()].concat();
+    let segment = bytes.windows(4).position(|id| id == [0x18, 0x53, 0x80, 0x67]).unwrap();
+    bytes.splice(segment..segment, roll);
+    fs::write(workspace.0.join("b.mkv"), bytes).unwrap();
+    let (status, stdout, stderr) = hide(&workspace, "b.mkv --hide=everything --out=out");
+    assert!(status == 1 && stderr.contains("b.mkv: players turn its pictures by 90 degrees"), "{stdout}{stderr}");
+}
+
 /// Whatever of an input is not in its result is in the sentence about it.
 #[test]
 fn what_a_result_lacks_is_said() {
