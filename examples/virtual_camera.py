@@ -98,9 +98,11 @@ class Camera:
         """Plays until the frames end or stop() is called. Raises Refused after an error."""
         started = time.monotonic()
         self.pipeline.set_state(Gst.State.PLAYING)
-        message = None
-        while message is None or has_lost_reader(message):
-            message = self.pipeline.get_bus().timed_pop_filtered(Gst.CLOCK_TIME_NONE, Gst.MessageType.ERROR | Gst.MessageType.EOS)
+        kinds, message = Gst.MessageType.ERROR | Gst.MessageType.EOS | Gst.MessageType.WARNING, None
+        while message is None or message.type == Gst.MessageType.WARNING or has_lost_reader(message):
+            message = self.pipeline.get_bus().timed_pop_filtered(Gst.CLOCK_TIME_NONE, kinds)
+            if message.type == Gst.MessageType.WARNING:
+                print(f"{message.src.get_name()}: {message.parse_warning().gerror.message}", file=sys.stderr)
         seconds = time.monotonic() - started
         stats = {name: self.person.get_property("stats").get_value(name) for name in ("frames", "mean-ns")}
         backend = self.blur.get_property("active-backend").value_nick

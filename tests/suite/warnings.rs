@@ -290,6 +290,8 @@ fn blurs_that_do_not_change_a_region() {
          RGBA region-mode=outside sigma=0.45         | face | …sigma=0.45 is small for a picture of 64x48…set sigma to 2 or more
          RGBA region-mode=outside sigma=0.45 cover=mosaic | face*3 |
          RGBA region-mode=outside sigma=0.49         | face*3 |
+         RGBA region-mode=inside strength=0 sigma=0.45 WHOLE | face | an object may stay recognisable…shorter side has 48 pixels…
+         RGBA region-mode=inside strength=0 sigma=0.49 WHOLE | face*3 |
          region-mode=inside                          | face |",
     );
     // Each cause is one warning.

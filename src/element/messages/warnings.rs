@@ -17,6 +17,7 @@ use crate::regions::detection::{Detection, Found};
 use crate::regions::frame_regions::{EnteredFrame, FrameRegion, Origin};
 use crate::regions::hidden::CoveredPart;
 use crate::regions::rules::MAX_DETECTIONS;
+use crate::regions::strength;
 
 /// The kinds of warnings. Each is given once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -43,8 +44,8 @@ pub enum Warning {
     PlanesLeftOut,
     /// A blur is too small to change the samples that it covers.
     BlurTooSmall,
-    /// The blur of a background is weak for the size of the picture.
-    WeakBackground,
+    /// The blur of a background or of an object is weak for its size.
+    WeakBlur,
     /// The mosaics of a frame were joined to one.
     Mosaics,
     /// A frame has more detections than are followed one by one.
@@ -152,9 +153,9 @@ struct DetectionTally {
 /// There is a warning after this time without zones and detections, in nanoseconds, and this number of frames.
 const WARN_AFTER: u64 = 2_000_000_000;
 const WARN_AFTER_FRAMES: u64 = 10;
-/// A blur of a background is weak if sigma times this is less than the picture's shorter side; and the divisor of that side for a
-/// sigma that hides more.
-const WEAK_BACKGROUND: f64 = 100.0;
+/// A blur is weak if its sigma times this is less than the shorter side of what it covers; and the divisor of the picture's shorter
+/// side for a sigma of backgrounds that hides more.
+const WEAK: f64 = 100.0;
 const BACKGROUND: u32 = 24;
 const TO_THE_END: &str = "up to the end of the stream";
 /// The assumed duration of a frame whose duration is unknown, in nanoseconds.
@@ -417,7 +418,7 @@ impl Warnings {
             self.once(Warning::Mosaics, || cover.is_joined.then(|| JOINED_MOSAICS.to_owned())),
             self.once(Warning::PlanesLeftOut, || planes_left_out(left_out)),
             self.once(Warning::BlurTooSmall, || blur_too_small(settings, too_small)),
-            self.once(Warning::WeakBackground, || weak_background(settings, cover, size)),
+            self.once(Warning::WeakBlur, || weak_blur(settings, cover, size)),
         ];
         texts.into_iter().flatten().collect()
     }
@@ -577,14 +578,29 @@ fn blur_too_small(settings: &Settings, channels: Selection) -> Option<String> {
     ))
 }
 
-fn weak_background(settings: &Settings, cover: &FrameCover, (width, height): (u32, u32)) -> Option<String> {
-    let (side, Settings { sigma, regions, .. }) = (width.min(height), settings);
-    let is_blur = regions.cover == CoverKind::Blur && cover.covered() == "outside";
-    (is_blur && sigma * WEAK_BACKGROUND < f64::from(side)).then(|| {
+fn weak_blur(settings: &Settings, cover: &FrameCover, (width, height): (u32, u32)) -> Option<String> {
+    let Settings { sigma, regions, .. } = settings;
+    let objects = cover.regions.iter().map(|region| region.region.object.short_side());
+    let (side, strength) = match cover.covered() {
+        "outside" => (f64::from(width.min(height)), 0.0),
+        // With any strength, the blur of the largest object is the weakest for its size.
+        "regions" => (objects.fold(0.0, f64::max), regions.strength),
+        _ => return None,
+    };
+    let used = if strength == 0.0 { *sigma } else { strength::sigma(*sigma, strength, side) };
+    if regions.cover != CoverKind::Blur || used * WEAK >= side {
+        return None;
+    }
+    Some(if cover.part == CoveredPart::Outside {
         format!(
             "the background may stay recognisable: sigma={sigma} is small for a picture of {width}x{height}, and strength does not \
              apply to backgrounds; set sigma to {} or more",
-            side.div_ceil(BACKGROUND)
+            width.min(height).div_ceil(BACKGROUND)
+        )
+    } else {
+        format!(
+            "an object may stay recognisable: with sigma={sigma} and strength={strength} the sigma of its blur is {used:.1}, and its \
+             shorter side has {side:.0} pixels; set strength to 0.25, the default, or use another cover"
         )
     })
 }
