@@ -174,8 +174,9 @@ static PROPERTIES: LazyLock<Vec<(ParamSpec, Option<Accessor>)>> = LazyLock::new(
         Some(|s| &mut s.regions_mut().zones) => ParamSpecArray::builder("zones").mutable_playing(),
             "Zones", "Rectangles at fixed places, which are covered (with region-mode=outside: shown). x, y, width \
             and height are fractions of the picture's width and height: <[zone,x=0.1,y=0.1,width=0.3,height=0.4]>. \
-            Optional fields are start and end, which are stream times in seconds, and name, which messages repeat. For \
-            start in files whose pictures may stay longer than they state, set look-ahead=1";
+            Optional fields are start and end, which are stream times in seconds, and name, which messages repeat. In \
+            files whose frames may be shown for longer than their durations say, set look-ahead=1, so that a frame shown from \
+            before start until after it is covered";
         Some(|s| &mut s.regions_mut().labels) => ParamSpecString::builder("labels")
             .default_value(Some("")).mutable_playing(),
             "Labels", "Comma-separated labels of the detections to select; empty selects all. A detection without a \
@@ -207,9 +208,9 @@ static PROPERTIES: LazyLock<Vec<(ParamSpec, Option<Accessor>)>> = LazyLock::new(
             with few cells";
         Some(|s| &mut s.regions_mut().strength) => ParamSpecDouble::builder("strength")
             .minimum(0.0).maximum(2.0).default_value(0.25).controllable().mutable_playing(),
-            "Strength", "Least sigma of the blur of a region, as a share of the shorter side of its object or zone \
-            (before expand). This least sigma is rounded up to the next 2^(k/4) with a whole k. The blur uses it or \
-            sigma, whichever is larger, and ignores kernel-size. If strength is 0, or with region-mode=outside, sigma and \
+            "Strength", "Share of the shorter side of the object or zone (before expand) that sigma has at least. If this \
+            product is above sigma, it is rounded up to the next 2^(k/4) with a whole k and used in place of sigma. \
+            kernel-size is ignored. If strength is 0, or for the background with region-mode=outside, sigma and \
             kernel-size alone determine the blur";
         Some(|s| &mut s.regions_mut().cells) => ParamSpecUInt::builder("cells")
             .minimum(1).maximum(CELLS_MAX).default_value(6).mutable_playing(),
@@ -230,11 +231,11 @@ static PROPERTIES: LazyLock<Vec<(ParamSpec, Option<Accessor>)>> = LazyLock::new(
         Some(|s| &mut s.regions_mut().on_lost) => ParamSpecEnum::builder::<OnLost>("on-lost").mutable_playing(),
             "On lost", "What happens when an object was not detected again before the end of its hold (hold-time). release: \
             its place is shown; cover: the whole frame is covered until the object is detected again or another object \
-            with its label replaces it";
+            with its label replaces it. For an object detected in one frame only, this ends hold-time after that frame";
         Some(|s| &mut s.regions_mut().on_missing) => ParamSpecEnum::builder::<OnMissing>("on-missing")
             .mutable_playing(),
-            "On missing", "What happens to a frame without metas of a detector. Detectors should attach metas to every frame, \
-            even if they find nothing; set pass for those that do not (facedetect)";
+            "On missing", "What happens to a frame without metas of a detector. Detectors should attach one to every frame, \
+            a box of no size if they find nothing; set pass for those that do not (facedetect)";
         Some(|s| &mut s.regions_mut().post_messages) => ParamSpecBoolean::builder("post-messages").mutable_playing(),
             "Post messages", "Post an element message for each frame, which says what was covered. None is posted if \
             region-mode is frame";
