@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Reads a small picture directly from a frame. It reads only the samples that it needs, and only their upper 8 bits. A luma, RGB
-//! or grey sample of the small picture is the mean of four samples of the frame, or of sixteen if the small picture has a quarter of
+//! or grey sample of the small picture is the mean of four samples of the frame, or of sixteen if the small picture has a third of
 //! the size or less, unless both pictures have the same size. Fewer samples would not average the noise of a dim picture.
 
 use gst_video::{VideoColorMatrix, VideoColorRange, VideoFormatFlags, VideoInfo};
