@@ -21,6 +21,8 @@ NEEDLESS_TAGS = {Gst.TAG_LANGUAGE_NAME, Gst.TAG_IMAGE_ORIENTATION, Gst.TAG_APPLI
 DEEP, ALPHA = {30: 10, 36: 12, 40: 10, 48: 12, 64: 16}, {32, 40, 48, 64}
 # In Matroska, the angle by which players turn pictures: ProjectionPoseRoll, in Projection, a float of four or eight bytes.
 ROLL = re.compile(rb"\x76\x70.{1,64}?\x76\x75(?:\x84(.{4})|\x88(.{8}))", re.DOTALL)
+# In MP4, the matrices (a, b, c, d) of tracks by which GStreamer turns pictures.
+TURNS = {(0, 65536, -65536, 0), (-65536, 0, 0, -65536), (0, -65536, 65536, 0)}
 NOTHING = "nothing was decoded in 10 s: it is cut off or damaged; try to play it"
 NO_PICTURES = "it has no pictures, is cut off before the first one, or no decoder for them is installed"
 
@@ -33,8 +35,8 @@ class Input:
             raise Refused("there is no such file")
         # GStreamer would not distinguish a file without read permission from a damaged one.
         with open(path, "rb") as file:
-            if roll := roll_of(file.read(1 << 20)):
-                raise Refused(f"players turn its pictures by {roll:g} degrees, which GStreamer does not: copy its streams to an MP4 file")
+            if turned := unknown_turn(file):
+                raise Refused(f"players turn or mirror its pictures, which GStreamer does not: {turned}")
         self.uri = pathlib.Path(path).absolute().as_uri()
         info = self.discover()
         self.lacking = [detail.split("|")[3] for detail in info.get_missing_elements_installer_details()]
@@ -127,10 +129,29 @@ class Input:
         return [f"left out: {', '.join(lacks)}"] if lacks else []
 
 
-def roll_of(head):
-    """Returns the angle by which players turn the pictures of a file that begins with these bytes, if GStreamer does not know it."""
-    found = ROLL.search(head) if head.startswith(b"\x1a\x45\xdf\xa3") else None
-    return found and struct.unpack(">f" if found[1] else ">d", found[1] or found[2])[0] % 360
+def unknown_turn(file):
+    """Returns what to do if players turn or mirror the pictures of an open file, and GStreamer does not know it."""
+    head = file.read(1 << 20)
+    if head.startswith(b"\x1a\x45\xdf\xa3") and (found := ROLL.search(head)):
+        roll = struct.unpack(">f" if found[1] else ">d", found[1] or found[2])[0]
+        return f"copy its streams to an MP4 file (ProjectionPoseRoll is {roll:g})" if roll % 360 else None
+    if head[4:8] not in (b"ftyp", b"moov", b"mdat", b"free", b"skip", b"wide"):
+        return None
+    file.seek(0)
+    while len(header := file.read(8)) == 8:
+        size, kind = struct.unpack(">I4s", header)
+        if size == 1:
+            size = int.from_bytes(file.read(8), "big") - 8
+        if kind == b"tkhd" and 52 <= size < 1000:
+            matrix = struct.unpack(">9i", file.read(size - 8)[-44:-8])
+            a, b, c, d = matrix[0], matrix[1], matrix[3], matrix[4]
+            if (b or c or a < 0 or d < 0) and (a, b, c, d) not in TURNS:
+                return "turn them by another program first, which writes them anew"
+        elif kind not in (b"moov", b"trak"):
+            if size < 8:
+                break
+            file.seek(size - 8, os.SEEK_CUR)
+    return None
 
 
 def names_of(tags):

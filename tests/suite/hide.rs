@@ -422,7 +422,7 @@ fn a_picture_that_stays_is_searched() {
 }
 
 #[test]
-fn a_video_that_only_players_turn_is_refused() {
+fn videos_that_only_players_turn_are_refused() {
     let workspace = Workspace::new("hide-roll");
     let frames = (0..3).map(|frame| (100 * frame, vec![128; 64 * 48 * 3 / 2]));
     write_frames(
@@ -438,8 +438,18 @@ fn a_video_that_only_players_turn_is_refused() {
     let segment = bytes.windows(4).position(|id| id == [0x18, 0x53, 0x80, 0x67]).unwrap();
     bytes.splice(segment..segment, roll);
     fs::write(workspace.0.join("b.mkv"), bytes).unwrap();
-    let (status, stdout, stderr) = hide(&workspace, "b.mkv --hide=everything --out=out");
-    assert!(status == 1 && stderr.contains("b.mkv: players turn its pictures by 90 degrees"), "{stdout}{stderr}");
+    // The result, mirrored: the first number of its track's matrix.
+    let mut bytes = fs::read(workspace.0.join("out/a.mp4")).unwrap();
+    let track = bytes.windows(4).position(|kind| kind == b"tkhd").unwrap();
+    bytes[track + 44..][..4].copy_from_slice(&(-0x10000i32).to_be_bytes());
+    fs::write(workspace.0.join("c.mp4"), bytes).unwrap();
+    for name in ["b.mkv", "c.mp4"] {
+        let (status, stdout, stderr) = hide(&workspace, &format!("{name} --hide=everything --out=out"));
+        assert!(
+            status == 1 && stderr.contains(&format!("{name}: players turn or mirror its pictures")),
+            "{stdout}{stderr}"
+        );
+    }
 }
 
 /// Whatever of an input is not in its result is in the sentence about it.
