@@ -21,6 +21,23 @@ fn hide(workspace: &Workspace, arguments: &str) -> (i32, String, String) {
     outcome
 }
 
+/// Writes a program that runs hide.py, of the folder that is its first argument, after these lines of Python.
+fn write_variant(workspace: &Workspace, name: &str, lines: &str) {
+    let modules = "import os, runpy, sys, time
+sys.path.insert(0, sys.argv[1])
+import gi
+for name in 'Gst', 'GstBase', 'GstPbutils', 'GstVideo': gi.require_version(name, '1.0')
+from gi.repository import GLib, GObject, Gst, GstBase
+Gst.init(None)
+import hide.batch, hide.jobs
+";
+    let run = "sys.argv = sys.argv[1:]
+sys.argv[0] += '/hide.py'
+runpy.run_path(sys.argv[0], run_name='__main__')
+";
+    workspace.write(name, &[modules, lines, run].concat());
+}
+
 /// The files below a folder, by their paths in it, without links.
 fn tree(folder: &Path) -> BTreeMap<String, PathBuf> {
     let mut found = BTreeMap::new();
@@ -421,37 +438,6 @@ fn a_picture_that_stays_is_searched() {
     workspace.stdout("hide.py --verify --out=out");
 }
 
-#[test]
-fn videos_that_only_players_turn_are_refused() {
-    let workspace = Workspace::new("hide-roll");
-    let frames = (0..3).map(|frame| (100 * frame, vec![128; 64 * 48 * 3 / 2]));
-    write_frames(
-        &workspace.0.join("a.mkv"),
-        "video/x-raw,format=I420,width=64,height=48,framerate=10/1 ! jpegenc",
-        frames,
-    );
-    let (status, stdout, stderr) = hide(&workspace, "a.mkv --hide=everything --out=out");
-    assert_eq!(status, 0, "{stdout}{stderr}");
-    // Behind the header of EBML, in an element that demuxers skip: Projection with ProjectionPoseRoll.
-    let mut bytes = fs::read(workspace.0.join("a.mkv")).unwrap();
-    let roll = [&[0xec, 0x8a, 0x76, 0x70, 0x87, 0x76, 0x75, 0x84][..], &90f32.to_be_bytes()].concat();
-    let segment = bytes.windows(4).position(|id| id == [0x18, 0x53, 0x80, 0x67]).unwrap();
-    bytes.splice(segment..segment, roll);
-    fs::write(workspace.0.join("b.mkv"), bytes).unwrap();
-    // The result, mirrored: the first number of its track's matrix.
-    let mut bytes = fs::read(workspace.0.join("out/a.mp4")).unwrap();
-    let track = bytes.windows(4).position(|kind| kind == b"tkhd").unwrap();
-    bytes[track + 44..][..4].copy_from_slice(&(-0x10000i32).to_be_bytes());
-    fs::write(workspace.0.join("c.mp4"), bytes).unwrap();
-    for name in ["b.mkv", "c.mp4"] {
-        let (status, stdout, stderr) = hide(&workspace, &format!("{name} --hide=everything --out=out"));
-        assert!(
-            status == 1 && stderr.contains(&format!("{name}: players turn or mirror its pictures")),
-            "{stdout}{stderr}"
-        );
-    }
-}
-
 /// Whatever of an input is not in its result is in the sentence about it.
 #[test]
 fn what_a_result_lacks_is_said() {
@@ -485,6 +471,15 @@ fn what_a_result_lacks_is_said() {
     ));
     write_chapters(&workspace.0.join("in/chapters.mkv"));
     write_steps(&workspace.0.join("in/steps.mkv"));
+    // Only players turn these: by ProjectionPoseRoll, in an element that demuxers skip, and by the first number of a track's matrix.
+    let [mut rolled, mut mirrored] =
+        ["in/steps.mkv", "plain.mp4"].map(|name| fs::read(workspace.0.join(name)).unwrap());
+    let place = |bytes: &[u8], id: &[u8]| bytes.windows(4).position(|four| four == id).unwrap();
+    let (segment, track) = (place(&rolled, b"\x18\x53\x80\x67"), place(&mirrored, b"tkhd"));
+    rolled.splice(segment..segment, *b"\xec\x8a\x76\x70\x87\x76\x75\x84\x42\xb4\0\0");
+    mirrored[track + 44..][..2].fill(255);
+    fs::write(workspace.0.join("in/turned.mkv"), rolled).unwrap();
+    fs::write(workspace.0.join("in/turned.mp4"), mirrored).unwrap();
 
     let (status, stdout, stderr) = hide(&workspace, "in --out=out --hide=everything --sigma=1");
     // Each line also says this of the weak blur, by the picture's size.
@@ -515,6 +510,9 @@ in/words.mkv: 5 frames; left out: subtitles
             || stderr.contains("\nin/cut.mp4: nothing was decoded in 10 s"),
         "{stderr}"
     );
+    for name in ["turned.mkv", "turned.mp4"] {
+        assert!(stderr.contains(&format!("\nin/{name}: players turn or mirror its pictures")), "{stderr}");
+    }
     let out = workspace.0.join("out");
     let [alpha, preview] = ["alpha.mp4", "preview.mp4"].map(|name| media::frames(&out.join(name), ""));
     assert!(alpha[4][..64 * 40].iter().all(|grey| *grey < 30), "{:?}", alpha[4]);
@@ -601,20 +599,11 @@ fn has_bytes(file: &Path, part: &[u8]) -> bool {
 #[test]
 fn sound_in_webm_brings_no_tags() {
     let workspace = Workspace::new("hide-webm");
-    workspace.write(
+    write_variant(
+        &workspace,
         "webm.py",
-        "import runpy, sys
-sys.path.insert(0, sys.argv[1])
-import gi
-for name in 'Gst', 'GstPbutils', 'GstVideo': gi.require_version(name, '1.0')
-from gi.repository import Gst
-Gst.init(None)
-import hide.jobs
-webm = hide.jobs.WEBM._replace(encoders={sys.argv[2]: 0})
+        "webm = hide.jobs.WEBM._replace(encoders={sys.argv.pop(2): 0})
 hide.jobs.ENCODERS = [hide.jobs.ENCODERS[-1]._replace(muxer=webm)]
-sys.argv[1:3] = []
-sys.argv[0] = hide.__path__[0] + '.py'
-runpy.run_path(sys.argv[0], run_name='__main__')
 ",
     );
     workspace.shell(
@@ -677,21 +666,8 @@ fn closed_captions_are_left_out() {
     assert_eq!(["a.mp4", "out/a.mp4"].map(|name| has_bytes(&workspace.0.join(name), b"GA94")), [true, false]);
 
     // Without the element that removes captions, such a video is refused.
-    workspace.write(
-        "lacking.py",
-        "import runpy, sys
-import gi
-for name in 'Gst', 'GstPbutils', 'GstVideo': gi.require_version(name, '1.0')
-from gi.repository import Gst
-Gst.init(None)
-registry = Gst.Registry.get()
-registry.remove_feature(registry.lookup_feature('ccextractor'))
-sys.path.insert(0, sys.argv[1])
-sys.argv = sys.argv[1:]
-sys.argv[0] += '/hide.py'
-runpy.run_path(sys.argv[0], run_name='__main__')
-",
-    );
+    let lines = "Gst.Registry.get().remove_feature(Gst.Registry.get().lookup_feature('ccextractor'))\n";
+    write_variant(&workspace, "lacking.py", lines);
     workspace.says(
         "scripts/python gi -- lacking.py $ROOT/examples a.mp4 --backend=cpu --out=without --hide=everything =! \
          …a.mp4: it has closed captions, and GStreamer no element that removes them: …",
@@ -732,18 +708,10 @@ fn a_detector_that_fails_or_hangs_is_named() {
     let workspace = Workspace::new("hide-hang");
     workspace.write_clip([64, 48], "bar", 20);
     // In place of the job's detector. The first frames are those of hide.py's trial.
-    workspace.write(
+    write_variant(
+        &workspace,
         "broken.py",
-        "import os, runpy, sys, time
-sys.path.insert(0, sys.argv[1])
-import gi
-gi.require_version('Gst', '1.0')
-gi.require_version('GstBase', '1.0')
-gi.require_version('GstPbutils', '1.0')
-from gi.repository import GLib, GObject, Gst, GstBase
-Gst.init(None)
-import hide.jobs
-class Broken(GstBase.BaseTransform):
+        "class Broken(GstBase.BaseTransform):
     __gstmetadata__ = 'Broken', 'Analyzer', 'Fails', 'tests'
     __gsttemplates__ = tuple(Gst.PadTemplate.new(name, direction, Gst.PadPresence.ALWAYS, Gst.Caps('video/x-raw'))
                              for name, direction in (('sink', Gst.PadDirection.SINK), ('src', Gst.PadDirection.SRC)))
@@ -761,9 +729,6 @@ GObject.type_register(Broken)
 Gst.Element.register(None, 'broken', 0, Broken)
 hide.jobs.JOBS['people']['finder'] = 'broken name=detector'
 del hide.jobs.JOBS['people']['faceless']
-sys.argv = sys.argv[1:]
-sys.argv[0] += '/hide.py'
-runpy.run_path(sys.argv[0], run_name='__main__')
 ",
     );
     let arguments = "scripts/python gi -- broken.py $ROOT/examples --backend=cpu input.mp4 --out=out --hide=people";
@@ -787,25 +752,16 @@ runpy.run_path(sys.argv[0], run_name='__main__')
 fn pictures_that_cannot_stay_on_the_device_are_as_a_viewer_sees_them() {
     let workspace = Workspace::new("hide-device");
     // Decoders of this machine have host memory, in which odd and wide pictures are scaled as ever.
-    workspace.write(
+    write_variant(
+        &workspace,
         "device.py",
-        "import runpy, sys
-sys.path.insert(0, sys.argv[1])
-import gi
-for name in 'Gst', 'GstPbutils', 'GstVideo': gi.require_version(name, '1.0')
-from gi.repository import Gst
-Gst.init(None)
-import hide.batch, hide.jobs
-hide.jobs.Encoder.reads_cuda_memory = lambda self: True
+        "hide.jobs.Encoder.reads_cuda_memory = lambda self: True
 cover = hide.batch.cover
 def told(setup, path, *more):
     work = cover(setup, path, *more)
     print(path.rsplit('/')[-1], work.is_on_device, file=open('told', 'a'))
     return work
 hide.batch.cover = told
-sys.argv = sys.argv[1:]
-sys.argv[0] += '/hide.py'
-runpy.run_path(sys.argv[0], run_name='__main__')
 ",
     );
     workspace.shell(
@@ -1085,20 +1041,7 @@ fn a_result_is_corrected_on_its_review_page() {
     );
     assert!(changes(&workspace, "two.mp4")[..10].iter().all(|[left, _]| *left > 1_000));
     // A run that is killed between the line of the index and the result has corrected nothing, and no page says so.
-    workspace.write(
-        "killed.py",
-        "import os, runpy, sys
-sys.path.insert(0, sys.argv[1])
-import gi
-for name in 'Gst', 'GstPbutils', 'GstVideo':
-    gi.require_version(name, '1.0')
-import hide.batch
-hide.batch.put = lambda part, path: os._exit(9)
-sys.argv = sys.argv[1:]
-sys.argv[0] += '/hide.py'
-runpy.run_path(sys.argv[0], run_name='__main__')
-",
-    );
+    write_variant(&workspace, "killed.py", "hide.batch.put = lambda part, path: os._exit(9)\n");
     let killed = "scripts/python gi -- killed.py $ROOT/examples --backend=cpu --out=out --corrections";
     workspace.stderr(&format!("{killed} two.json"));
     workspace.stdout("hide.py missed.mp4 --out=out --threshold=1 --cover=fill");

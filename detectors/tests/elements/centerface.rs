@@ -5,11 +5,12 @@ use std::time::{Duration, Instant};
 
 use gst::glib;
 use gst::prelude::*;
-use gst_video::{VideoCropMeta, VideoFrameFlags, VideoInfo, VideoMeta, VideoRegionOfInterestMeta};
+use gst_video::{VideoCropMeta, VideoRegionOfInterestMeta};
 
 use crate::common::{
     Detector, PORTRAIT, assert_pictures_are_dropped, assert_short_frames_are_errors,
-    assert_slow_searches_are_warned_of, blank, boxes, drawn, frame, is_nothing, latency, make, portrait, started,
+    assert_slow_searches_are_warned_of, blank, boxes, cropped, drawn, formats_and_sizes, frame, is_nothing, latency,
+    make, portrait, started,
 };
 
 /// Where the face is in the demo's portrait, located by hand.
@@ -42,15 +43,8 @@ fn assert_face(frame: &gst::BufferRef, size: [u32; 2], what: &str) {
 }
 
 pub fn faces_are_found_in_every_format_and_size(model: &Path) {
-    let element = element(model);
-    let template = element.pad_template("sink").unwrap();
-    let formats = template.caps().structure(0).unwrap().get::<gst::List>("format").unwrap();
-    let formats: Vec<String> = formats.iter().map(|format| format.get().unwrap()).collect();
-    assert_eq!(formats.len(), 23);
-    let sizes = [[479, 399], [961, 403], [330, 401], PORTRAIT, [1920, 1600]];
-    // Every format with an odd size, and every size.
-    let cases = formats.iter().enumerate().map(|(number, format)| (&**format, sizes[number % 3]));
-    for (format, size) in cases.chain(sizes.map(|size| ("I420", size))) {
+    for (format, size) in formats_and_sizes(&element(model)) {
+        let format = &*format;
         let what = format!("{format} {size:?}");
         for (sample, has_face) in [(portrait(format, size), true), (blank(format, size), false)] {
             let mut detector = detector(model, &[], sample.caps().unwrap());
@@ -68,28 +62,8 @@ pub fn faces_are_found_in_every_format_and_size(model: &Path) {
 pub fn the_picture_is_where_a_crop_meta_says(model: &Path) {
     for format in ["I420", "YUY2", "RGB"] {
         let inner = portrait(format, PORTRAIT);
-        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/demo/face.jpg");
-        let outer = drawn(&format!(
-            "filesrc location=\"{file}\" ! jpegdec ! videoconvert ! video/x-raw,format={format} ! \
-             videobox left=-336 top=-242 right=-16 bottom=-16"
-        ));
         let mut detector = detector(model, &[], inner.caps().unwrap());
-        let info = VideoInfo::from_caps(outer.caps().unwrap()).unwrap();
-        assert_eq!([info.width(), info.height()], [832, 658]);
-        let mut cropped = frame(&outer, 0);
-        let writable = cropped.get_mut().unwrap();
-        VideoMeta::add_full(
-            writable,
-            VideoFrameFlags::empty(),
-            info.format(),
-            info.width(),
-            info.height(),
-            info.offset(),
-            info.stride(),
-        )
-        .unwrap();
-        VideoCropMeta::add(writable, (336, 242, PORTRAIT[0], PORTRAIT[1]));
-        assert_face(&detector.search(cropped), PORTRAIT, format);
+        assert_face(&detector.search(cropped(format)), PORTRAIT, format);
 
         let mut part = frame(&inner, 1000);
         VideoCropMeta::add(part.get_mut().unwrap(), (100, 20, 200, 200));

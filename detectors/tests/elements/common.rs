@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use gst::prelude::*;
-use gst_video::{VideoCropMeta, VideoFrameFlags, VideoMeta, VideoRegionOfInterestMeta};
+use gst_video::{VideoCropMeta, VideoFrameFlags, VideoInfo, VideoMeta, VideoRegionOfInterestMeta};
 
 /// The size of the demo's portrait in these tests.
 pub const PORTRAIT: [u32; 2] = [480, 400];
@@ -71,6 +71,34 @@ pub fn portrait(format: &str, [width, height]: [u32; 2]) -> gst::Sample {
 pub fn blank(format: &str, [width, height]: [u32; 2]) -> gst::Sample {
     let caps = format!("video/x-raw,format={format},width={width},height={height}");
     drawn(&format!("videotestsrc num-buffers=1 pattern=white ! {caps}"))
+}
+
+/// The formats of an element, each with an odd size, and several sizes of I420.
+pub fn formats_and_sizes(element: &gst::Element) -> Vec<(String, [u32; 2])> {
+    let template = element.pad_template("sink").unwrap();
+    let formats = template.caps().structure(0).unwrap().get::<gst::List>("format").unwrap();
+    assert_eq!(formats.len(), 23);
+    let sizes = [[479, 399], [961, 403], [330, 401], PORTRAIT, [1920, 1600]];
+    let odd = formats.iter().enumerate().map(|(number, format)| (format.get().unwrap(), sizes[number % 3]));
+    odd.chain(sizes.map(|size| ("I420".to_owned(), size))).collect()
+}
+
+/// The portrait within a larger frame, in which a GstVideoCropMeta marks it.
+pub fn cropped(format: &str) -> gst::Buffer {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/demo/face.jpg");
+    let outer = drawn(&format!(
+        "filesrc location=\"{file}\" ! jpegdec ! videoconvert ! video/x-raw,format={format} ! \
+         videobox left=-336 top=-242 right=-16 bottom=-16"
+    ));
+    let info = VideoInfo::from_caps(outer.caps().unwrap()).unwrap();
+    let [width, height] = [info.width(), info.height()];
+    assert_eq!([width, height], [832, 658]);
+    let mut cropped = frame(&outer, 0);
+    let writable = cropped.get_mut().unwrap();
+    let (offsets, strides) = (info.offset(), info.stride());
+    VideoMeta::add_full(writable, VideoFrameFlags::empty(), info.format(), width, height, offsets, strides).unwrap();
+    VideoCropMeta::add(writable, (336, 242, PORTRAIT[0], PORTRAIT[1]));
+    cropped
 }
 
 /// The buffer of a sample as a frame at this time, which nobody else holds.
