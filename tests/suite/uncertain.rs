@@ -88,7 +88,7 @@ fn a_zone_is_shown_only_in_frames_that_are_wholly_in_its_time() {
     }
 }
 
-/// A blur that leaves what it covers as it is does not count as a cover, and the bus says why, once.
+/// A blur that leaves what it covers as it is does not count as a cover, and the bus says why, once. It also names a weak blur.
 #[test]
 fn what_a_blur_leaves_is_not_called_covered() {
     use VideoFormat::{Gray8, Gray16Le, Nv12, Rgb, Rgba, Yuy2};
@@ -98,21 +98,22 @@ fn what_a_blur_leaves_is_not_called_covered() {
         (Nv12, "sigma=0.3", "partly", "chroma", "sigma=0.3"),
         // Less than half of the last of 8 bits.
         (Gray8, "sigma=0.25", "nothing", "luma", "sigma=0.25"),
-        (Gray8, "sigma=0.26", "regions", "", ""),
-        (Gray16Le, "sigma=0.25", "regions", "", ""),
+        (Gray8, "sigma=0.26", "regions", "", "sigma=0.26"),
+        (Gray16Le, "sigma=0.25", "regions", "", "sigma=0.25"),
         (Nv12, "sigma=0", "nothing", "luma+chroma", "sigma=0"),
         (Nv12, "planes=luma", "partly", "chroma", "planes leaves out chroma"),
         (Yuy2, "planes=chroma", "partly", "luma", "planes leaves out luma"),
         (Rgb, "planes=chroma+alpha", "nothing", "luma", "planes leaves out luma"),
         (Rgba, "planes=luma", "regions", "", ""),
-        (Gray8, "planes=luma sigma=0.3", "regions", "", ""),
+        (Gray8, "planes=luma sigma=0.3", "regions", "", "sigma=0.3"),
         (Nv12, "sigma=0.1 kernel-size=1 strength=0.25", "regions", "", ""),
         (Nv12, "planes=alpha cover=fill", "regions", "", ""),
     ] {
         let mut stream = Stream::new(format, &format!("expand=0 post-messages=true on-missing=pass {properties}"));
         let (area, text) = if covered == "regions" { (200.0 / (97.0 * 61.0), "0.0338…") } else { (0.0, "0") };
         let told = format!("…covered={covered}, covered-area={text}, unchanged={unchanged}, cover=…");
-        let warning = if cause.is_empty() { String::new() } else { format!("…does not change…{cause}…") };
+        let effect = if covered == "regions" { "stay recognisable" } else { "does not change" };
+        let warning = if cause.is_empty() { String::new() } else { format!("…{effect}…{cause}…") };
         for warning in [&*warning, ""] {
             stream.enter("face:10x20+20+10").warns(warning).tells(&[&told]);
             let stats = stream.element.property::<gst::Structure>("stats");

@@ -287,11 +287,12 @@ fn blurs_that_do_not_change_a_region() {
          region-mode=inside strength=0 sigma=0.1     | face | …sigma=0.1, kernel-size=0, strength=0…increase sigma or strength
          region-mode=inside strength=0 kernel-size=1 | face | …kernel-size=1…set kernel-size=0, or increase sigma or strength
          region-mode=outside sigma=0.1               | face | …sigma=0.1, kernel-size=0 are…increase sigma
-         RGBA region-mode=outside sigma=0.45         | face | …sigma=0.45 is small for a picture of 64x48…set sigma to 2 or more
+         RGBA region-mode=outside sigma=0.45         | face | …0.5 (sigma=0.45) is small for a picture of 64x48…set sigma to 2 or more
          RGBA region-mode=outside sigma=0.45 cover=mosaic | face*3 |
          RGBA region-mode=outside sigma=0.49         | face*3 |
-         RGBA region-mode=inside strength=0 sigma=0.45 WHOLE | face | an object may stay recognisable…shorter side has 48 pixels…
-         RGBA region-mode=inside strength=0 sigma=0.49 WHOLE | face*3 |
+         RGBA region-mode=inside strength=0 sigma=2.3 WHOLE | face | an object may stay recognisable…shorter side has 48 pixels…
+         RGBA region-mode=inside strength=0 sigma=9 kernel-size=7 WHOLE | face | …is 2.0 (sigma=9, kernel-size=7, strength=0)…
+         RGBA region-mode=inside strength=0 sigma=2.5 WHOLE | face*3 |
          region-mode=inside                          | face |",
     );
     // Each cause is one warning.

@@ -153,9 +153,10 @@ struct DetectionTally {
 /// There is a warning after this time without zones and detections, in nanoseconds, and this number of frames.
 const WARN_AFTER: u64 = 2_000_000_000;
 const WARN_AFTER_FRAMES: u64 = 10;
-/// A blur is weak if its sigma times this is less than the shorter side of what it covers; and the divisor of the picture's shorter
-/// side for a sigma of backgrounds that hides more.
-const WEAK: f64 = 100.0;
+/// A blur is weak if its sigma times this is less than the shorter side of the picture, whose background it covers, or of the object;
+/// and the divisor of the picture's shorter side for a sigma of backgrounds that hides more.
+const WEAK_BACKGROUND: f64 = 100.0;
+const WEAK_OBJECT: f64 = 20.0;
 const BACKGROUND: u32 = 24;
 const TO_THE_END: &str = "up to the end of the stream";
 /// The assumed duration of a frame whose duration is unknown, in nanoseconds.
@@ -579,28 +580,35 @@ fn blur_too_small(settings: &Settings, channels: Selection) -> Option<String> {
 }
 
 fn weak_blur(settings: &Settings, cover: &FrameCover, (width, height): (u32, u32)) -> Option<String> {
-    let Settings { sigma, regions, .. } = settings;
+    let Settings { sigma, kernel_size, regions, .. } = settings;
     let objects = cover.regions.iter().map(|region| region.region.object.short_side());
-    let (side, strength) = match cover.covered() {
-        "outside" => (f64::from(width.min(height)), 0.0),
+    let (side, weak, strength) = match cover.covered() {
+        "outside" => (f64::from(width.min(height)), WEAK_BACKGROUND, 0.0),
         // With any strength, the blur of the largest object is the weakest for its size.
-        "regions" => (objects.fold(0.0, f64::max), regions.strength),
+        "regions" => (objects.fold(0.0, f64::max), WEAK_OBJECT, regions.strength),
         _ => return None,
     };
-    let used = if strength == 0.0 { *sigma } else { strength::sigma(*sigma, strength, side) };
-    if regions.cover != CoverKind::Blur || used * WEAK >= side {
+    let used = match (strength == 0.0, *kernel_size) {
+        (true, 0) => *sigma,
+        // A mean of as many samples, which a Gaussian that is cut off cannot exceed, has this standard deviation.
+        (true, taps) => sigma.min(((f64::from(taps).powi(2) - 1.0) / 12.0).sqrt()),
+        (false, _) => strength::sigma(*sigma, strength, side),
+    };
+    if regions.cover != CoverKind::Blur || used * weak >= side {
         return None;
     }
+    let cut = if strength == 0.0 && *kernel_size > 0 { format!(", kernel-size={kernel_size}") } else { String::new() };
+    let cure = if cut.is_empty() { "" } else { "kernel-size=0 and " };
     Some(if cover.part == CoveredPart::Outside {
         format!(
-            "the background may stay recognisable: sigma={sigma} is small for a picture of {width}x{height}, and strength does not \
-             apply to backgrounds; set sigma to {} or more",
+            "the background may stay recognisable: a standard deviation of {used:.1} (sigma={sigma}{cut}) is small for a picture of \
+             {width}x{height}, and strength does not apply to backgrounds; set {cure}sigma to {} or more",
             width.min(height).div_ceil(BACKGROUND)
         )
     } else {
         format!(
-            "an object may stay recognisable: with sigma={sigma} and strength={strength} the sigma of its blur is {used:.1}, and its \
-             shorter side has {side:.0} pixels; set strength to 0.25, the default, or use another cover"
+            "an object may stay recognisable: the standard deviation of its blur is {used:.1} (sigma={sigma}{cut}, \
+             strength={strength}), and its shorter side has {side:.0} pixels; set strength to 0.25, the default, or use another cover"
         )
     })
 }
