@@ -453,7 +453,8 @@ impl<'a> Life<'a> {
             |one: &Inside| matches!(one, Inside::Event(event) if event.type_() == gst::EventType::StreamStart);
         self.is_restarted |= self.inside.iter().any(is_start);
         self.forget();
-        (self.is_over, self.segment) = (self.has_failed, None);
+        // The timer may have posted an error of what is forgotten.
+        (self.is_over, self.segment, self.errors) = (self.has_failed, None, 0);
         self.count("flushes");
         Ok(())
     }
