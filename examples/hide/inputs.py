@@ -3,11 +3,10 @@
 
 import os
 import pathlib
-import re
-import struct
 
 from gi.repository import GLib, Gst, GstPbutils
 
+from .orientation import unknown_turn
 from .play import Stuck, play, stop
 from .terminal import Interrupted, Refused, count, signals
 
@@ -19,12 +18,6 @@ NEEDLESS_TAGS = {Gst.TAG_LANGUAGE_NAME, Gst.TAG_IMAGE_ORIENTATION, Gst.TAG_APPLI
                  "has-crc", "container-specific-track-id"}
 # Bits of a sample by bits of a pixel, for samples of more than 8 bits; and the bits of pixels that have alpha.
 DEEP, ALPHA = {30: 10, 36: 12, 40: 10, 48: 12, 64: 16}, {32, 40, 48, 64}
-# In Matroska, the angle by which players turn pictures: ProjectionPoseRoll, in Projection, a float of four or eight bytes.
-ROLL = re.compile(rb"\x76\x70.{1,64}?\x76\x75(?:\x84(.{4})|\x88(.{8}))", re.DOTALL)
-# In MP4, the matrices (a, b, c, d) of tracks by which GStreamer turns pictures.
-TURNS = {(0, 65536, -65536, 0), (-65536, 0, 0, -65536), (0, -65536, 65536, 0)}
-# In a JPEG photograph, an orientation other than the usual one: a number of two bytes in a list of tags, in either order of bytes.
-EXIF = re.compile(rb"Exif\0\0.{8,400}?(?:\x12\x01\x03\0\x01\0\0\0[\x02-\x08]|\x01\x12\0\x03\0\0\0\x01\0[\x02-\x08])", re.DOTALL)
 NOTHING = "nothing was decoded in 10 s: it is cut off or damaged; try to play it"
 NO_PICTURES = "it has no pictures, is cut off before the first one, or no decoder for them is installed"
 
@@ -129,33 +122,6 @@ class Input:
         lacks = [f"{kind} ({lacks.count(kind)} streams)" if lacks.count(kind) > 1 else kind for kind in dict.fromkeys(lacks)]
         lacks += ["closed captions"] * captions + self.others + [f"a stream for which GStreamer has no {name}" for name in self.lacking]
         return [f"left out: {', '.join(lacks)}"] if lacks else []
-
-
-def unknown_turn(file):
-    """Returns what to do if players turn or mirror the pictures of an open file, and GStreamer does not know it."""
-    head = file.read(1 << 20)
-    if head.startswith(b"\x1a\x45\xdf\xa3") and (found := ROLL.search(head)):
-        roll = struct.unpack(">f" if found[1] else ">d", found[1] or found[2])[0]
-        return f"copy its streams to an MP4 file (ProjectionPoseRoll is {roll:g})" if roll % 360 else None
-    if head.startswith(b"\xff\xd8") and EXIF.search(head):
-        return "turn the photograph by another program first"
-    if head[4:8] not in (b"ftyp", b"moov", b"mdat", b"free", b"skip", b"wide"):
-        return None
-    file.seek(0)
-    while len(header := file.read(8)) == 8:
-        size, kind = struct.unpack(">I4s", header)
-        if size == 1:
-            size = int.from_bytes(file.read(8), "big") - 8
-        if kind == b"tkhd" and 52 <= size < 1000:
-            matrix = struct.unpack(">9i", file.read(size - 8)[-44:-8])
-            a, b, c, d = matrix[0], matrix[1], matrix[3], matrix[4]
-            if (b or c or a < 0 or d < 0) and (a, b, c, d) not in TURNS:
-                return "turn them by another program first, which writes them anew"
-        elif kind not in (b"moov", b"trak"):
-            if size < 8:
-                break
-            file.seek(size - 8, os.SEEK_CUR)
-    return None
 
 
 def names_of(tags):

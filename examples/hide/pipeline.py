@@ -16,8 +16,9 @@ from .play import Stuck, play
 from .report import Report
 from .terminal import Full, Refused, count
 
-# A frame that is shown for longer than this was not expected to stay: at most this time lies between two searches.
-LONG = Gst.SECOND // 4
+# The detector lets at most these times pass between two searches, and between two fine ones. But it does not know how long a frame
+# will be shown.
+SEARCH, FINE_SEARCH = Gst.SECOND // 4, Gst.SECOND * 7 // 10
 
 
 def cover(setup, path, descriptor, progress):
@@ -362,16 +363,16 @@ class Work:
         return [after - before for before, after in zip(times, times[1:])]
 
     def is_unsearched(self):
-        """Returns whether a frame that is shown for long may not have been searched, or not finely. The detector does not know that the
-        frame stays, and searches only each fifth frame finely, or one that comes 0.7 s after the last such search."""
+        """Returns whether a frame that is shown for long may not have been searched, or not finely. A frame whose
+        predecessor was shown for long, too, was searched finely."""
         if "every" not in self.setup.settings or self.is_thorough or self.setup.on_pipeline:
             return False
         shown = self.shown()
-        return any(step > LONG and before < Gst.SECOND * 7 // 10 for before, step in zip(shown, shown[1:]))
+        return any(step > SEARCH and before < FINE_SEARCH for before, step in zip(shown, shown[1:]))
 
     def is_cut(self):
-        """Returns whether the result may end before its last frames, or with too short a one. If frames are encoded out of their order,
-        mp4mux counts for the last frames the time for which the first two are shown. But if they are encoded in their order, it leaves
+        """Returns whether the result may lack its last frames, or show them too briefly. If frames are encoded out of their order, mp4mux
+        counts for the last frames the time for which the first two are shown. But if they are encoded in their order, mp4mux leaves
         out a last frame without a duration."""
         shown, can_change = self.shown(), self.encoder.in_order and not self.is_in_order
         last = shown[-3:]

@@ -153,10 +153,11 @@ struct DetectionTally {
 /// There is a warning after this time without zones and detections, in nanoseconds, and this number of frames.
 const WARN_AFTER: u64 = 2_000_000_000;
 const WARN_AFTER_FRAMES: u64 = 10;
-/// A blur is weak if its sigma times this is less than the shorter side of the picture, whose background it covers, or of the object;
-/// and the divisor of the picture's shorter side for a sigma of backgrounds that hides more.
+/// The blur of a background is weak if its standard deviation is below the picture's shorter side, divided by this.
 const WEAK_BACKGROUND: f64 = 100.0;
+/// The same for an object and its shorter side.
 const WEAK_OBJECT: f64 = 20.0;
+/// The picture's shorter side, divided by this, is the sigma that the warning about a background recommends.
 const BACKGROUND: u32 = 24;
 const TO_THE_END: &str = "up to the end of the stream";
 /// The assumed duration of a frame whose duration is unknown, in nanoseconds.
