@@ -13,7 +13,7 @@ RECORD = ROOT / "benches/record"
 DOCS = ROOT / "docs"
 # In CUDA memory: this element's kernels by sigma, and NPP's filters, whose figures are in a sentence.
 OURS_ON_A_GPU, NPP_ON_A_GPU = "2026-11-25-every-layout-h200", "2026-11-23-small-blurs-h200"
-ON_A_CPU = "2026-11-21-cpu"
+ON_A_CPU = "2026-12-01-cpu"
 FACES = "2026-11-27-detectors"
 # The first one is this element's in every plot.
 COLOURS = ["#1f5fa8", "#c2491d", "#3c7d3f", "#7a4b9d", "#8a6d1f"]
@@ -57,7 +57,7 @@ def curves_on_a_gpu():
 
 def curves_on_a_cpu():
     """How many times as long others take as this element, by sigma."""
-    _, *rows = table(ON_A_CPU, ["who", "format", "sigma"])
+    _, *rows = table(ON_A_CPU, ["blur", "format", "sigma"])
     wanted = {"cvsmooth": "RGB", "OpenCV": "RGB", "libblur FixedPoint": "RGB", "gaussianblur": "AYUV"}
     curves = {f"{who}, {form}": [] for who, form in wanted.items()}
     for who, form, sigma, _, _, ratio, *_ in rows:
@@ -137,7 +137,7 @@ def sigma_plot():
     )  # fmt: skip
     curves(
         picture, WIDTH / 2, WIDTH / 2, "On two CPU cores: 1080p", "time as a multiple of this element's, which is 1",
-        curves_on_a_cpu(), COLOURS[1:], [1, 2, 5, 10, 20], [1, 2, 5, 10, 20, 50, 100],
+        curves_on_a_cpu(), COLOURS[1:], [1, 2, 5, 10, 20], [1, 2, 5, 10, 20, 50, 100, 200],
     )  # fmt: skip
     return picture.done()
 
