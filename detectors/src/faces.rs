@@ -11,8 +11,8 @@ pub struct Face {
     pub confidence: f32,
 }
 
-/// The largest number of cells that are examined, those with the highest confidence. Each face has a few cells.
-const MOST: usize = 2000;
+/// The largest number of cells that are examined, those with the highest confidence: it bounds the time. Each face has a few cells.
+const MOST: usize = 8000;
 /// The side of a cell, in pixels of the searched picture.
 const CELL: f64 = 4.;
 /// A box is of the same face as another one if the area of their intersection is at least `SHARED` of the area that they cover together,

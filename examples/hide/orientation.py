@@ -10,8 +10,11 @@ import struct
 ROLL = re.compile(rb"\x76\x70.{1,64}?\x76\x75(?:\x84(.{4})|\x88(.{8}))", re.DOTALL)
 # In MP4, the matrices (a, b, c, d) of tracks by which GStreamer turns pictures.
 TURNS = {(0, 65536, -65536, 0), (-65536, 0, 0, -65536), (0, -65536, 65536, 0)}
-# In a JPEG photograph, an orientation other than the usual one: a number of two bytes in a list of tags, in either order of bytes.
-EXIF = re.compile(rb"Exif\0\0.{8,400}?(?:\x12\x01\x03\0\x01\0\0\0[\x02-\x08]|\x01\x12\0\x03\0\0\0\x01\0[\x02-\x08])", re.DOTALL)
+# The beginnings of photographs: JPEG, PNG, WebP.
+PHOTOGRAPH = re.compile(rb"\xff\xd8|\x89PNG|RIFF....WEBP", re.DOTALL)
+# In their EXIF data, an orientation other than the usual one: a number of two bytes in a list of tags, in either order of bytes.
+TAG = rb"(?:II\*\0.{4,400}?\x12\x01\x03\0\x01\0\0\0[\x02-\x08]|MM\0\*.{4,400}?\x01\x12\0\x03\0\0\0\x01\0[\x02-\x08])"
+EXIF = re.compile(rb"(?:Exif\0\0|eXIf|EXIF....)" + TAG, re.DOTALL)
 
 
 def unknown_turn(file):
@@ -20,7 +23,8 @@ def unknown_turn(file):
     if head.startswith(b"\x1a\x45\xdf\xa3") and (found := ROLL.search(head)):
         roll = struct.unpack(">f" if found[1] else ">d", found[1] or found[2])[0]
         return f"copy its streams to an MP4 file (ProjectionPoseRoll is {roll:g})" if roll % 360 else None
-    if head.startswith(b"\xff\xd8") and EXIF.search(head):
+    # PNG and WebP can have them behind the pixels.
+    if PHOTOGRAPH.match(head) and EXIF.search(head + file.read(1 << 28)):
         return "turn the photograph by another program first"
     if head[4:8] not in (b"ftyp", b"moov", b"mdat", b"free", b"skip", b"wide"):
         return None

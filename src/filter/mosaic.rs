@@ -28,6 +28,16 @@ const MAX_PICTURES: u64 = 8;
 /// The largest number of cells along the short side of an object.
 pub const CELLS_MAX: u32 = 64;
 
+/// A coordinate beyond every picture, but small enough for all sums.
+const FAR: f64 = 1e6;
+
+/// The side of the cells of an object whose shorter side has this length, in luma samples. See [`MosaicRegion::new`].
+pub fn cell_side(short_side: f64, cells: u32) -> f64 {
+    let is_known = short_side.is_finite() && short_side > 0.0;
+    let side = if is_known { short_side / f64::from(cells.clamp(1, CELLS_MAX)) } else { FAR };
+    side.ceil().clamp(MIN_SIDE, FAR)
+}
+
 /// A region that a mosaic covers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct MosaicRegion {
@@ -44,15 +54,7 @@ impl MosaicRegion {
     /// samples. No cell is smaller than 8x8. If the size of the object is not finite or not above 0, it is unknown what it hides,
     /// so the cells are larger than the picture.
     pub fn new(rect: Rect, object: Area, cells: u32) -> Self {
-        // A coordinate beyond every picture, but small enough for all sums.
-        const FAR: f64 = 1e6;
-        let short_side = object.short_side();
-        let side = if short_side.is_finite() && short_side > 0.0 {
-            short_side / f64::from(cells.clamp(1, CELLS_MAX))
-        } else {
-            FAR
-        };
-        let side = side.ceil().clamp(MIN_SIDE, FAR);
+        let side = cell_side(object.short_side(), cells);
         let corner = [(object.left, object.right), (object.top, object.bottom)].map(|(start, end)| {
             let length = end - start;
             let first = start - ((length / side).ceil() * side - length) / 2.0;

@@ -482,6 +482,8 @@ fn what_a_result_lacks_is_said() {
     fs::write(workspace.0.join("in/turned.mp4"), mirrored).unwrap();
     let photograph = b"\xff\xd8Exif\0\0MM\0*\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0\x06";
     fs::write(workspace.0.join("in/turned.mov"), photograph).unwrap();
+    let photograph = b"RIFF    WEBPEXIF    II*\0\x08\0\0\0\x01\0\x12\x01\x03\0\x01\0\0\0\x08";
+    fs::write(workspace.0.join("in/turned.webm"), photograph).unwrap();
 
     let (status, stdout, stderr) = hide(&workspace, "in --out=out --hide=everything --sigma=1");
     // Each line also says this of the weak blur, by the picture's size.
@@ -512,7 +514,7 @@ in/words.mkv: 5 frames; left out: subtitles
             || stderr.contains("\nin/cut.mp4: nothing was decoded in 10 s"),
         "{stderr}"
     );
-    for name in ["turned.mkv", "turned.mp4", "turned.mov"] {
+    for name in ["turned.mkv", "turned.mp4", "turned.mov", "turned.webm"] {
         assert!(stderr.contains(&format!("\nin/{name}: players turn or mirror its pictures")), "{stderr}");
     }
     let out = workspace.0.join("out");

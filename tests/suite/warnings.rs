@@ -233,6 +233,15 @@ fn detections_of_which_none_counts() {
     }
 }
 
+#[test]
+fn a_hold_in_a_wrong_unit() {
+    says(
+        "region-mode=inside hold-time=3000  | face | hold-time=3000 is in nanoseconds and shorter than a frame…
+         region-mode=outside hold-time=3000 | face*5 |
+         region-mode=inside hold-time=0     | face*5 |",
+    );
+}
+
 /// A frame with 257 detections.
 #[test]
 fn more_detections_than_are_told_apart() {
@@ -295,6 +304,12 @@ fn blurs_that_do_not_change_a_region() {
          RGBA region-mode=inside strength=0 sigma=2.5 WHOLE | face*3 |
          region-mode=inside                          | face |",
     );
+    // A mosaic of 22 cells, and of 20.
+    for (height, expected) in [(176, "…have 8x8 pixels (cells=64), and its shorter side has 176…"), (160, "")] {
+        let (picture, properties) = (info(VideoFormat::Gray8, [300, height]), "cover=mosaic cells=64");
+        let mut stream = Stream::downstream(false, &picture, &format!("region-mode=inside {properties} {WHOLE}"));
+        stream.enter("frame*3").warns(expected);
+    }
     // Each cause is one warning.
     let mut stream = started("region-mode=inside strength=0 sigma=0 planes=luma");
     stream.enter("face*3").warns("…\n…");

@@ -10,6 +10,7 @@ use crate::element::regions::settings::{
     CoverKind, ObjectShape, OnMissing, RegionMode, RegionSettings, RegionSources, names,
 };
 use crate::filter::BlurParams;
+use crate::filter::mosaic;
 use crate::filter::plan::Selection;
 use crate::filter::regions::Region;
 use crate::regions::clock::FrameTimes;
@@ -44,8 +45,8 @@ pub enum Warning {
     PlanesLeftOut,
     /// A blur is too small to change the samples that it covers.
     BlurTooSmall,
-    /// The blur of a background or of an object is weak for its size.
-    WeakBlur,
+    /// The blur of a background or of an object, or its mosaic, is weak for its size.
+    WeakCover,
     /// The mosaics of a frame were joined to one.
     Mosaics,
     /// A frame has more detections than are followed one by one.
@@ -54,6 +55,8 @@ pub enum Warning {
     NoMask,
     /// The mask of a detection belongs to an earlier frame.
     OldMask,
+    /// `hold-time` is shorter than a frame.
+    ShortHold,
     /// Players turn the stream.
     Turned,
     /// Frames are held back for an unknown time.
@@ -155,7 +158,7 @@ const WARN_AFTER: u64 = 2_000_000_000;
 const WARN_AFTER_FRAMES: u64 = 10;
 /// The blur of a background is weak if its standard deviation is below the picture's shorter side, divided by this.
 const WEAK_BACKGROUND: f64 = 100.0;
-/// The same for an object and its shorter side.
+/// The same for an object and its shorter side. Its mosaic is weak if its cells are smaller than that.
 const WEAK_OBJECT: f64 = 20.0;
 /// The picture's shorter side, divided by this, is the sigma that the warning about a background recommends.
 const BACKGROUND: u32 = 24;
@@ -274,6 +277,7 @@ impl Warnings {
             self.once(Warning::Detections, || many_detections(settings, found)),
             self.once(Warning::NoMask, || no_mask(settings, found)),
             self.once(Warning::OldMask, || old_mask(settings, found)),
+            self.once(Warning::ShortHold, || short_hold(settings, found, times)),
         ];
         texts.into_iter().flatten().collect()
     }
@@ -420,7 +424,7 @@ impl Warnings {
             self.once(Warning::Mosaics, || cover.is_joined.then(|| JOINED_MOSAICS.to_owned())),
             self.once(Warning::PlanesLeftOut, || planes_left_out(left_out)),
             self.once(Warning::BlurTooSmall, || blur_too_small(settings, too_small)),
-            self.once(Warning::WeakBlur, || weak_blur(settings, cover, size)),
+            self.once(Warning::WeakCover, || weak_cover(settings, cover, size)),
         ];
         texts.into_iter().flatten().collect()
     }
@@ -555,6 +559,19 @@ fn old_mask(settings: &RegionSettings, found: &Found) -> Option<String> {
     ))
 }
 
+/// The warning that objects are not held, probably because the unit of `hold-time` was mistaken. 0 is no mistake.
+fn short_hold(settings: &RegionSettings, found: &Found, times: &FrameTimes) -> Option<String> {
+    let frame = times.shown_for.unwrap_or(ASSUMED_FRAME);
+    let has_objects = found.detections.iter().any(|detection| !detection.area.is_empty());
+    let hold = settings.hold_time;
+    (settings.mode == RegionMode::Inside && has_objects && (1..frame).contains(&hold)).then(|| {
+        format!(
+            "hold-time={hold} is in nanoseconds and shorter than a frame, which lasts {frame}: an object is shown in every frame in which \
+             it is not detected, also between the searches of a detector; for 3 seconds set hold-time=3000000000, the default"
+        )
+    })
+}
+
 fn planes_left_out(channels: Selection) -> Option<String> {
     let names = channels.names();
     (!names.is_empty()).then(|| {
@@ -580,7 +597,7 @@ fn blur_too_small(settings: &Settings, channels: Selection) -> Option<String> {
     ))
 }
 
-fn weak_blur(settings: &Settings, cover: &FrameCover, (width, height): (u32, u32)) -> Option<String> {
+fn weak_cover(settings: &Settings, cover: &FrameCover, (width, height): (u32, u32)) -> Option<String> {
     let Settings { sigma, kernel_size, regions, .. } = settings;
     let objects = cover.regions.iter().map(|region| region.region.object.short_side());
     let (side, weak, strength) = match cover.covered() {
@@ -589,14 +606,23 @@ fn weak_blur(settings: &Settings, cover: &FrameCover, (width, height): (u32, u32
         "regions" => (objects.fold(0.0, f64::max), WEAK_OBJECT, regions.strength),
         _ => return None,
     };
-    let used = match (strength == 0.0, *kernel_size) {
-        (true, 0) => *sigma,
+    let used = match (regions.cover, strength == 0.0, *kernel_size) {
+        (CoverKind::Fill, ..) => return None,
+        (CoverKind::Mosaic, ..) => mosaic::cell_side(side, regions.cells),
+        (CoverKind::Blur, true, 0) => *sigma,
         // A mean of as many samples, which a Gaussian that is cut off cannot exceed, has this standard deviation.
-        (true, taps) => sigma.min(((f64::from(taps).powi(2) - 1.0) / 12.0).sqrt()),
-        (false, _) => strength::sigma(*sigma, strength, side),
+        (CoverKind::Blur, true, taps) => sigma.min(((f64::from(taps).powi(2) - 1.0) / 12.0).sqrt()),
+        (CoverKind::Blur, false, _) => strength::sigma(*sigma, strength, side),
     };
-    if regions.cover != CoverKind::Blur || used * weak >= side {
+    if used * weak >= side {
         return None;
+    }
+    if regions.cover == CoverKind::Mosaic {
+        return Some(format!(
+            "an object may stay recognisable: the cells of its mosaic have {used}x{used} pixels (cells={}), and its shorter side has \
+             {side:.0} pixels; set cells to 6, the default, or cover=fill",
+            regions.cells
+        ));
     }
     let cut = if strength == 0.0 && *kernel_size > 0 { format!(", kernel-size={kernel_size}") } else { String::new() };
     let cure = if cut.is_empty() { "" } else { "kernel-size=0 and " };

@@ -223,7 +223,8 @@ static PROPERTIES: LazyLock<Vec<(ParamSpec, Option<Accessor>)>> = LazyLock::new(
             .default_value(3_000_000_000).mutable_playing(),
             "Hold time", "Longest time, in nanoseconds, for which an object that is no longer detected stays covered \
             at its predicted place. It stays covered for eight times the time from its first to its last detection, for \
-            at least 0.3 s, but never for longer than hold-time. Unused with region-mode=outside";
+            at least 0.3 s, but never for longer than hold-time, which has to be longer than the time between two searches of \
+            the detector. Unused with region-mode=outside";
         Some(|s| &mut s.regions_mut().look_ahead) => ParamSpecUInt::builder("look-ahead").maximum(120).mutable_ready(),
             "Look-ahead", "Number of frames by which the video is delayed, so that an object is also covered in the \
             frames before its first detection, and in frames between two detections. There is no delay if \
