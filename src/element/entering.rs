@@ -112,10 +112,18 @@ pub fn enter(state: &SharedState, buffer: gst::Buffer) -> Result<(), gst::FlowEr
 /// The running time from which the latency of the next frame counts; `None` unless the stream is live. Warns if the latency is raised,
 /// because upstream is later than it says.
 fn latency_begins(state: &SharedState, session: &mut Session) -> Option<gst::ClockTime> {
+    let holds = session.most_waiting() > 0;
+    // A sink forwards no query before its first frame, which leaves only when its latency is over.
+    if holds && state.published().latency.is_upstream_unknown() {
+        let mut query = gst::query::Latency::new();
+        if state.element().sink_pad().peer_query(&mut query) {
+            state.publish(|published| published.latency.learn(&query));
+        }
+    }
     let upstream = state.published().latency.upstream()?;
     let running = session.times.running.map(gst::ClockTime::from_nseconds);
     let expected = running.map(|running| running.saturating_add(upstream));
-    if let Some(expected) = expected.filter(|_| session.most_waiting() > 0)
+    if let Some(expected) = expected.filter(|_| holds)
         && let Some(late) = session.timing.note_lateness(expected, upstream)
     {
         posting::warn(state, session.warnings.of_late_upstream(late, upstream));

@@ -232,7 +232,8 @@ impl BaseTransformImpl for SharedState {
             return true;
         }
         let answered = BaseTransformImplExt::parent_query(self, direction, query);
-        if direction == gst::PadDirection::Src
+        if answered
+            && direction == gst::PadDirection::Src
             && let gst::QueryViewMut::Latency(query) = query.view_mut()
         {
             self.publish(|published| published.latency.answer(query));

@@ -4,15 +4,17 @@
 /// The time in which an application answers a LATENCY message by a query.
 const ANSWER_TIME: gst::ClockTime = gst::ClockTime::SECOND;
 
-/// The latency as the element reported it, and as the latest query found it.
+/// The latency as the element reported it, and as the latest queries found it.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Latency {
     /// The longest time that the element holds a frame back.
     pub own: gst::ClockTime,
     /// The running time at which it became this long.
     since: Option<gst::ClockTime>,
-    /// By the last query, if the stream is live: the minimum latency of upstream, and the element's own latency.
-    asked: Option<[gst::ClockTime; 2]>,
+    /// What upstream answered last, also to the element itself: its minimum latency, or that the stream is not live.
+    upstream: Option<Option<gst::ClockTime>>,
+    /// The element's own latency at the last query of downstream, if the stream is live.
+    asked: Option<gst::ClockTime>,
 }
 
 impl Latency {
@@ -25,16 +27,28 @@ impl Latency {
         is_new
     }
 
-    /// Adds the element's own latency to a query that upstream has answered.
+    /// Whether upstream has not answered a query yet.
+    pub fn is_upstream_unknown(&self) -> bool {
+        self.upstream.is_none()
+    }
+
+    /// Notes what upstream has answered to a query.
+    pub fn learn(&mut self, query: &gst::query::Latency) {
+        let (live, min, _) = query.result();
+        self.upstream = Some(live.then_some(min));
+    }
+
+    /// Adds the element's own latency to a query of downstream that upstream has answered.
     pub fn answer(&mut self, query: &mut gst::query::Latency) {
+        self.learn(query);
         let (live, min, max) = query.result();
-        self.asked = live.then_some([min, self.own]);
+        self.asked = live.then_some(self.own);
         query.set(live, min.saturating_add(self.own), max.map(|max| max.saturating_add(self.own)));
     }
 
     /// The minimum latency of upstream by the last query; `None` unless the stream is live.
     pub fn upstream(&self) -> Option<gst::ClockTime> {
-        self.asked.map(|[upstream, _]| upstream)
+        self.upstream.flatten()
     }
 
     /// The latency that downstream counts on: the present latency, or the latency of the last query if the application
@@ -44,7 +58,7 @@ impl Latency {
         let since = self.since.zip(now);
         let is_ignored = since.is_some_and(|(since, now)| now >= since.saturating_add(ANSWER_TIME));
         match self.asked {
-            Some([_, own]) if is_ignored && !own.is_zero() => own.min(self.own),
+            Some(own) if is_ignored && !own.is_zero() => own.min(self.own),
             _ => self.own,
         }
     }

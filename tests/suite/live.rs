@@ -291,8 +291,13 @@ fn frames_are_shown_until_the_next_one() {
                 stream.push_as_is(if frame >= found { with_roi(buffer, "face", FACE) } else { buffer });
             }
         };
+        let recorded = |properties: &str| {
+            let mut stream = rated(rate as i32, properties);
+            stream.harness.set_live(false);
+            stream
+        };
         // A gap is no frame here: frame 44 leaves when 15 frames have come, the last of which is frame 60.
-        let mut stream = rated(rate as i32, "");
+        let mut stream = recorded("");
         push(&mut stream, 0..50, 60);
         stream.send(gst::event::Gap::builder(at(50, 30)).duration(at(1, 30)).build());
         push(&mut stream, 51..80, 60);
@@ -302,14 +307,14 @@ fn frames_are_shown_until_the_next_one() {
         // A zone that begins and ends within the time of a frame, one that begins within it, and the warning of what is not covered.
         for (zones, frames) in [("start=2.005,end=2.025", vec![60]), ("start=1.02,end=1.04", vec![30, 31])] {
             let zone = format!("zones=<[zone,x=0.0,y=0.0,width=0.5,height=0.5,{zones}]> region-sources=zones");
-            let mut stream = rated(rate as i32, &zone);
+            let mut stream = recorded(&zone);
             push(&mut stream, 0..90, 100);
             stream.enter("eos");
             let told = stream.told();
             let covered = (0..told.len()).filter(|frame| is_like(&told[*frame], "…covered=regions,…"));
             assert_eq!(covered.collect::<Vec<_>>(), frames, "{rate} {zones}");
         }
-        let mut stream = rated(rate as i32, "look-ahead=0");
+        let mut stream = recorded("look-ahead=0");
         let mut warned_at = None;
         for frame in 0..90 {
             push(&mut stream, frame..frame + 1, 100);
@@ -471,18 +476,19 @@ fn frames_of_a_live_stream_leave_by_the_clock() {
     const LOOK_AHEAD: u64 = 60;
     const FRAMES: u64 = 100;
     let upstream = FRAME / 2;
-    // Upstream is as late as it says, or a second later.
-    for delay in [upstream, upstream + gst::ClockTime::SECOND] {
+    // Upstream is as late as it says, or a second later. A sink does not ask before it has a frame.
+    for (delay, asks) in [(upstream, true), (upstream + gst::ClockTime::SECOND, true), (upstream, false)] {
         let mut stream = Stream::gray(&format!("look-ahead={LOOK_AHEAD}"));
         stream.harness.set_upstream_latency(upstream);
         let (clock, base) = play(&mut stream);
-        assert_eq!(stream.harness.query_latency(), Some(upstream + FRAME * LOOK_AHEAD));
+        let ask = |stream: &Stream| asks.then(|| stream.harness.query_latency().unwrap());
+        assert_eq!(ask(&stream), asks.then_some(upstream + FRAME * LOOK_AHEAD));
         // The times at which frames leave.
         let mut times = Vec::new();
         for frame in 0..FRAMES {
             clock.set_time(base + FRAME * frame + delay);
             times.extend(stream.enter("frame").outputs().iter().map(|_| clock.time()));
-            stream.harness.query_latency();
+            ask(&stream);
         }
         let before = times.len();
         assert_eq!(before as u64, FRAMES - LOOK_AHEAD, "those that later frames followed");
@@ -536,6 +542,7 @@ fn the_clock_releases_only_frames_of_a_live_stream_that_plays() {
         let gray = if is_known { Stream::gray } else { |text: &str| Stream::without_rate(VideoFormat::Gray8, text) };
         let mut stream = gray("look-ahead=3");
         let (clock, _) = play(&mut stream);
+        stream.harness.set_live(case != "not live");
         if case != "not live" {
             stream.harness.set_upstream_latency(FRAME);
             stream.harness.query_latency();

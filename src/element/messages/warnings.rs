@@ -207,7 +207,8 @@ impl Warnings {
         self.once(Warning::LateUpstream, || {
             Some(format!(
                 "frames come up to {late} ms later than the latency of {upstream} ms that upstream reports: look-ahead adds as much \
-                 to its own latency; let the element that takes this time, such as a detector, answer the LATENCY query"
+                 to its own latency; let the element that takes this time, such as a detector, answer the LATENCY query, and set \
+                 max-size-bytes=0 for queues behind a tee, which let frames wait when they are full"
             ))
         })
     }
