@@ -35,7 +35,9 @@ class Input:
         self.uri = pathlib.Path(path).absolute().as_uri()
         info = self.discover()
         self.lacking = [detail.split("|")[3] for detail in info.get_missing_elements_installer_details()]
+        # Of MPEG program streams the discoverer lists a stream twice: before it is parsed, without an ID, too.
         streams = info.get_stream_list()
+        streams = [stream for stream in streams if stream.get_stream_id()] or streams
         videos = [stream for stream in streams if isinstance(stream, GstPbutils.DiscovererVideoInfo)]
         if not videos and self.lacking:
             raise Refused(f"GStreamer has no {self.lacking[0]}: on Debian and Ubuntu install gstreamer1.0-libav and "
