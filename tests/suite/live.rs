@@ -279,7 +279,7 @@ fn a_field_takes_half_of_the_time_of_a_frame() {
     assert_eq!(covered, 100 + 149, "2.98 s after the last one");
 }
 
-/// Streams that are not live, of which the caps and the durations of buffers say that a frame takes next to no time.
+/// Streams of which the caps and the durations of buffers say that a frame takes next to no time. One is not live.
 #[test]
 fn frames_are_shown_until_the_next_one() {
     for rate in [30, 1000, 90000] {
@@ -291,13 +291,9 @@ fn frames_are_shown_until_the_next_one() {
                 stream.push_as_is(if frame >= found { with_roi(buffer, "face", FACE) } else { buffer });
             }
         };
-        let recorded = |properties: &str| {
-            let mut stream = rated(rate as i32, properties);
-            stream.harness.set_live(false);
-            stream
-        };
         // A gap is no frame here: frame 44 leaves when 15 frames have come, the last of which is frame 60.
-        let mut stream = recorded("");
+        let mut stream = rated(rate as i32, "");
+        stream.harness.set_live(false);
         push(&mut stream, 0..50, 60);
         stream.send(gst::event::Gap::builder(at(50, 30)).duration(at(1, 30)).build());
         push(&mut stream, 51..80, 60);
@@ -307,14 +303,14 @@ fn frames_are_shown_until_the_next_one() {
         // A zone that begins and ends within the time of a frame, one that begins within it, and the warning of what is not covered.
         for (zones, frames) in [("start=2.005,end=2.025", vec![60]), ("start=1.02,end=1.04", vec![30, 31])] {
             let zone = format!("zones=<[zone,x=0.0,y=0.0,width=0.5,height=0.5,{zones}]> region-sources=zones");
-            let mut stream = recorded(&zone);
+            let mut stream = rated(rate as i32, &zone);
             push(&mut stream, 0..90, 100);
             stream.enter("eos");
             let told = stream.told();
             let covered = (0..told.len()).filter(|frame| is_like(&told[*frame], "…covered=regions,…"));
             assert_eq!(covered.collect::<Vec<_>>(), frames, "{rate} {zones}");
         }
-        let mut stream = recorded("look-ahead=0");
+        let mut stream = rated(rate as i32, "look-ahead=0");
         let mut warned_at = None;
         for frame in 0..90 {
             push(&mut stream, frame..frame + 1, 100);
