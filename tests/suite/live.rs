@@ -489,8 +489,8 @@ fn frames_of_a_live_stream_leave_by_the_clock() {
         let before = times.len();
         assert_eq!(before as u64, FRAMES - LOOK_AHEAD, "those that later frames followed");
         while times.len() < FRAMES as usize {
-            let id = clock.wait_for_next_pending_id();
-            clock.set_time(id.time().max(clock.time()));
+            wait_until(|| clock.peek_next_pending_id().is_some());
+            clock.set_time(clock.peek_next_pending_id().unwrap().time().max(clock.time()));
             clock.process_next_clock_id();
             let is_out = || stream.harness.buffers_in_queue() > 0;
             wait_until(|| is_out() || clock.peek_next_pending_id().is_some());
