@@ -44,7 +44,8 @@ The CSV file begins with a line of column names, in any order:
   what             optional, not used: why hide.py has written the line
 
 A line is one box in one frame; with time, in the frame that is shown at that time. Frames without a line have no box of
-their own; an object that vanishes stays covered for --hold seconds. Example:
+their own; an object that vanishes stays covered for eight times as long as it had boxes, at least for 0.3 s and at most for
+--hold seconds. So lines a second apart leave an object open between them: give them an id. Example:
 
   frame,x,y,width,height,label
   0,120,80,60,60,face
@@ -73,7 +74,7 @@ def main():
     parser.add_argument("--cover", choices=("blur", "mosaic", "fill"), default="fill", help="default: fill")
     parser.add_argument("--labels", default="", help="labels to cover, separated by commas; default: every label")
     parser.add_argument("--min-confidence", type=float, default=0, help="boxes below it are not covered; default: 0")
-    parser.add_argument("--hold", type=float, default=0.5, help="seconds that a vanished object stays covered; default: 0.5")
+    parser.add_argument("--hold", type=float, default=0.5, help="longest time, in seconds, that a vanished object stays covered; default: 0.5")
     arguments = parser.parse_args()
     if not 0 <= arguments.hold < 1e9 or not 0 <= arguments.min_confidence <= 1:
         parser.error("--hold takes seconds from 0 up, --min-confidence a number from 0 to 1")
@@ -105,6 +106,9 @@ def main():
         os.close(descriptor)
         if left := attacher.schedules[position].boxes:
             raise Refused(f"{count(len(left), 'line')} of {arguments.boxes} beyond the end of the video")
+        if not work.report.covered + work.report.whole:
+            raise Refused(f"no box of {arguments.boxes} covers anything: compare its places with the video, and its labels and confidences "
+                          "with --labels and --min-confidence")
         put(part, arguments.result)
     except Interrupted:
         return "interrupted, and nothing is written"

@@ -293,13 +293,14 @@ impl BaseTransformImpl for Element {
         self.published.lock().unwrap().searches.frames += 1;
         let settings = self.settings.lock().unwrap().clone();
         let mut state = self.state.lock().unwrap();
-        if !state.schedule.is_due(buffer, settings.every) {
+        let time = search::time(self.obj().upcast_ref(), buffer);
+        if !state.schedule.is_due(time, settings.every) {
             search::attach(buffer, "nothing", [0; 4]);
             return Ok(gst::FlowSuccess::Ok);
         }
         let started = Instant::now();
         let interval = state.schedule.interval;
-        let found = state.search(buffer, &settings);
+        let found = state.search(buffer, time, &settings);
         found.iter().for_each(|faces| state.follow(faces));
         drop(state);
         let now = Instant::now();
@@ -343,13 +344,19 @@ impl State {
     /// set.
     fn restart(&mut self) {
         self.schedule.restart();
-        self.to_fine = 0;
+        (self.to_fine, self.is_additional) = (0, false);
         self.small.clear();
+        self.faces.clear();
     }
 
     /// The faces of a frame. A search at twice the size finds smaller faces and loses some of the others, so the faces of all
     /// sizes are joined.
-    fn search(&mut self, buffer: &gst::BufferRef, settings: &Settings) -> Result<Vec<Face>, String> {
+    fn search(
+        &mut self,
+        buffer: &gst::BufferRef,
+        time: Option<gst::ClockTime>,
+        settings: &Settings,
+    ) -> Result<Vec<Face>, String> {
         let Some(info) = self.info.clone() else { return Err("a frame arrived before its caps".into()) };
         let full = [info.width(), info.height()];
         let whole = [0, 0, full[0], full[1]];
@@ -364,7 +371,7 @@ impl State {
         }
         let fine = (2. * scale).min(1.);
         let plain = found.len();
-        let since = buffer.pts().zip(self.fine_at).and_then(|(now, then)| now.checked_sub(then));
+        let since = time.zip(self.fine_at).and_then(|(now, then)| now.checked_sub(then));
         let left = self.to_fine.min(settings.fine_every - 1);
         let parts: Vec<_> = before.iter().map(|face| around(face, full, fine)).collect();
         let area = |[_, _, width, height]: [u32; 4]| u64::from(width) * u64::from(height);
@@ -384,7 +391,7 @@ impl State {
             join(&mut found, &self.search_part(buffer, &info, whole, fine, settings.threshold)?);
         }
         if is_fine {
-            self.fine_at = buffer.pts();
+            self.fine_at = time;
         }
         self.to_fine = if is_fine { settings.fine_every } else { left } - 1;
         let side = |[left, top, right, bottom]: [f64; 4]| (right - left).max(bottom - top) * scale;

@@ -7,6 +7,7 @@ use std::{
 };
 
 use gst::prelude::*;
+use gst_base::prelude::*;
 use gst_video::{VideoCropMeta, VideoInfo, VideoMeta, VideoRegionOfInterestMeta};
 
 use crate::{kernels::Instructions, sampler::sampler};
@@ -41,12 +42,19 @@ pub fn instructions() -> Instructions {
     Instructions::all().pop().expect("every processor has the baseline")
 }
 
+/// The running time of a frame, because objects are held in running time: in slow motion, frames are further apart than their
+/// timestamps. A frame outside of the segment has its timestamp.
+pub fn time(element: &gst_base::BaseTransform, buffer: &gst::BufferRef) -> Option<gst::ClockTime> {
+    let (pts, segment) = (buffer.pts()?, element.segment());
+    segment.downcast_ref::<gst::ClockTime>().and_then(|segment| segment.to_running_time(pts)).or(Some(pts))
+}
+
 /// Decides which frames are searched.
 #[derive(Default)]
 pub struct Schedule {
     /// The number of frames that are skipped before the next search.
     to_skip: u32,
-    /// The timestamps of the last frame that was searched, and of the latest frame.
+    /// The times of the last frame that was searched, and of the latest frame.
     searched_at: Option<gst::ClockTime>,
     previous: Option<gst::ClockTime>,
     /// The time between the last two frames that were searched.
@@ -59,10 +67,9 @@ impl Schedule {
         self.to_skip = 0;
     }
 
-    /// Whether this frame has to be searched. One frame in `every` is searched, and more if searches would otherwise be more than
+    /// Whether the frame of this time has to be searched. One frame in `every` is searched, and more if searches would otherwise be more than
     /// `LONGEST` apart.
-    pub fn is_due(&mut self, buffer: &gst::BufferRef, every: u32) -> bool {
-        let now = buffer.pts();
+    pub fn is_due(&mut self, now: Option<gst::ClockTime>, every: u32) -> bool {
         let since = |earlier: Option<gst::ClockTime>| now?.checked_sub(earlier?);
         // Whether the next frame would exceed the longest time, if frames keep their interval.
         let is_late = match (since(self.previous), since(self.searched_at)) {

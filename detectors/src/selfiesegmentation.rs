@@ -244,16 +244,16 @@ impl BaseTransformImpl for Element {
 
     fn set_caps(&self, incaps: &gst::Caps, _outcaps: &gst::Caps) -> Result<(), gst::LoggableError> {
         let info = VideoInfo::from_caps(incaps)?;
-        let mask = Mask::new([info.width() as usize, info.height() as usize]);
-        let mut state = self.state.lock().unwrap();
-        state.stream = Some(Stream { info, mask, people: Vec::new(), has_person: false, is_faceless: false });
-        state.schedule.restart();
+        self.state.lock().unwrap().restart(info);
         Ok(())
     }
 
     fn sink_event(&self, event: gst::Event) -> bool {
         if event.type_() == gst::EventType::FlushStop {
-            self.state.lock().unwrap().schedule.restart();
+            let mut state = self.state.lock().unwrap();
+            if let Some(Stream { info, .. }) = state.stream.take() {
+                state.restart(info);
+            }
         }
         self.parent_sink_event(search::without_pictures(event))
     }
@@ -280,7 +280,8 @@ impl BaseTransformImpl for Element {
         let mut state = self.state.lock().unwrap();
         let started = Instant::now();
         // A face may be that of a new person, whom no other search finds if centerface searches other frames than this element.
-        let is_due = state.schedule.is_due(buffer, settings.every) || has_face(buffer);
+        let is_due =
+            state.schedule.is_due(search::time(self.obj().upcast_ref(), buffer), settings.every) || has_face(buffer);
         let interval = state.schedule.interval;
         let marked = if is_due {
             state.mark(buffer, &settings)
@@ -312,6 +313,13 @@ impl BaseTransformImpl for Element {
 }
 
 impl State {
+    /// Prepares for a frame that does not continue the earlier ones.
+    fn restart(&mut self, info: VideoInfo) {
+        let mask = Mask::new([info.width() as usize, info.height() as usize]);
+        self.stream = Some(Stream { info, mask, people: Vec::new(), has_person: false, is_faceless: false });
+        self.schedule.restart();
+    }
+
     /// Searches a frame, and attaches the mask of the people in it. Makes the next frame an additional search if nobody was found
     /// before: cudagaussblur predicts the place of a person by two detections.
     fn mark(&mut self, buffer: &mut gst::BufferRef, settings: &Settings) -> Result<(), String> {

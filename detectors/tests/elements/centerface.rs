@@ -98,8 +98,13 @@ pub fn one_frame_in_so_many_is_searched_and_four_a_second(model: &Path) {
     // A property that changes.
     detector.element.set_property("every", 1000u32);
     assert_eq!(searched(&mut detector, &sample, (1..12).map(|n| 330 + 100 * n)), [530, 730, 930, 1130, 1330]);
+    // After a jump the object is new, and in slow motion frames are shown for longer.
+    for (rate, expected) in [(1., &[0, 33][..]), (0.25, &[0, 33, 66, 99])] {
+        detector.seek(rate);
+        assert_eq!(searched(&mut detector, &sample, (0..4).map(|n| 33 * n)), expected);
+    }
     // Time that goes back, and frames without timestamps.
-    assert_eq!(searched(&mut detector, &sample, [100, 133].into_iter()), [100]);
+    assert_eq!(searched(&mut detector, &sample, [80, 84].into_iter()), [80]);
     for _ in 0..2 {
         let mut untimed = frame(&sample, 0);
         untimed.get_mut().unwrap().set_pts(None);

@@ -37,6 +37,16 @@ impl Detector {
         self.harness.pull().unwrap()
     }
 
+    /// Jumps, as a player does, to a segment of this rate.
+    pub fn seek(&mut self, rate: f64) {
+        let mut segment = gst::FormattedSegment::<gst::ClockTime>::new();
+        segment.set_rate(rate);
+        let flush = [gst::event::FlushStart::new(), gst::event::FlushStop::new(true)];
+        for event in flush.into_iter().chain([gst::event::Segment::new(&segment)]) {
+            assert!(self.harness.push_event(event));
+        }
+    }
+
     pub fn error(&self) -> Option<String> {
         let message = self.bus.pop_filtered(&[gst::MessageType::Error])?;
         let gst::MessageView::Error(error) = message.view() else { unreachable!("it is filtered") };

@@ -202,6 +202,11 @@ pub fn one_frame_in_so_many_is_searched_and_four_a_second(_: &Path) {
     // Four a second, however large `every` is.
     detector.element.set_property("every", 1000u32);
     assert_eq!(searched(&mut detector, &mut (1..10).map(|n| 330 + 100 * n)), [430, 630, 830, 1030, 1230]);
+    // After a jump the person is new, and in slow motion frames are shown for longer.
+    for (rate, expected) in [(1., &[0, 33][..]), (0.25, &[0, 33, 66, 99])] {
+        detector.seek(rate);
+        assert_eq!(searched(&mut detector, &mut (0..4).map(|n| 33 * n)), expected);
+    }
 }
 
 /// A frame that others hold, such as those of a tee, gets no metas. Its bytes are not copied.
