@@ -71,9 +71,13 @@ impl Schedule {
     /// `LONGEST` apart.
     pub fn is_due(&mut self, now: Option<gst::ClockTime>, every: u32) -> bool {
         let since = |earlier: Option<gst::ClockTime>| now?.checked_sub(earlier?);
+        // The views of a stereo picture are frames of one time, and searched together.
+        if now.is_some() && now == self.previous {
+            return now == self.searched_at;
+        }
         // Whether the next frame would exceed the longest time, if frames keep their interval.
         let is_late = match (since(self.previous), since(self.searched_at)) {
-            (Some(interval), Some(since)) => interval.is_zero() || since + interval > LONGEST,
+            (Some(interval), Some(since)) => since + interval > LONGEST,
             _ => true,
         };
         self.previous = now;

@@ -103,6 +103,11 @@ pub fn one_frame_in_so_many_is_searched_and_four_a_second(model: &Path) {
         detector.seek(rate);
         assert_eq!(searched(&mut detector, &sample, (0..4).map(|n| 33 * n)), expected);
     }
+    // Both views of a stereo picture.
+    detector.element.set_property("every", 4u32);
+    detector.seek(1.);
+    let expected = [0, 0, 33, 33, 165, 165];
+    assert_eq!(searched(&mut detector, &sample, (0..12).map(|n| 33 * (n / 2))), expected);
     // Time that goes back, and frames without timestamps.
     assert_eq!(searched(&mut detector, &sample, [80, 84].into_iter()), [80]);
     for _ in 0..2 {
