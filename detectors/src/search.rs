@@ -67,8 +67,8 @@ impl Schedule {
         self.to_skip = 0;
     }
 
-    /// Whether the frame of this time has to be searched. One frame in `every` is searched, and more if searches would otherwise be more than
-    /// `LONGEST` apart.
+    /// Whether the frame of this time has to be searched. One frame in `every` is searched, and more if searches would otherwise be
+    /// more than `LONGEST` apart.
     pub fn is_due(&mut self, now: Option<gst::ClockTime>, every: u32) -> bool {
         let since = |earlier: Option<gst::ClockTime>| now?.checked_sub(earlier?);
         // The views of a stereo picture are frames of one time, and searched together.
