@@ -817,6 +817,10 @@ impl<'a> Life<'a> {
             return fail("a frame is pushed after an error", "");
         }
         while matches!(self.inside.front(), Some(Inside::Frame(next)) if next.number != output.offset()) {
+            // One at a time: a late frame of the next segment may have the timestamp of this one.
+            if self.skip_late() {
+                continue;
+            }
             let before = self.inside.len();
             self.skip_dropped(0)?;
             if self.inside.len() == before {
