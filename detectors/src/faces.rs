@@ -11,7 +11,8 @@ pub struct Face {
     pub confidence: f32,
 }
 
-/// The largest number of cells that are examined, those with the highest confidence: it bounds the time. Each face has a few cells.
+/// The largest number of cells that are examined. It bounds the time. The cells with the highest confidence are kept, and each face
+/// has a few of them.
 const MOST: usize = 8000;
 /// The side of a cell, in pixels of the searched picture.
 const CELL: f64 = 4.;

@@ -23,7 +23,7 @@ def unknown_turn(file):
     if head.startswith(b"\x1a\x45\xdf\xa3") and (found := ROLL.search(head)):
         roll = struct.unpack(">f" if found[1] else ">d", found[1] or found[2])[0]
         return f"copy its streams to an MP4 file (ProjectionPoseRoll is {roll:g})" if roll % 360 else None
-    # PNG and WebP can have them behind the pixels.
+    # PNG and WebP files may have EXIF data behind the pixels.
     if PHOTOGRAPH.match(head) and EXIF.search(head + file.read(1 << 28)):
         return "turn the photograph by another program first"
     if head[4:8] not in (b"ftyp", b"moov", b"mdat", b"free", b"skip", b"wide"):

@@ -11,7 +11,8 @@ pub struct Latency {
     pub own: gst::ClockTime,
     /// The running time at which it became this long.
     since: Option<gst::ClockTime>,
-    /// What upstream answered last, also to the element itself: its minimum latency, or that the stream is not live.
+    /// Upstream's answer to the last query, which downstream or the element itself has made: its minimum latency, or `None` if the
+    /// stream is not live. `None` outside if there was no answer.
     upstream: Option<Option<gst::ClockTime>>,
     /// The element's own latency at the last query of downstream, if the stream is live.
     asked: Option<gst::ClockTime>,
